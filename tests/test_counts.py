@@ -123,12 +123,12 @@ async def test_a_call_takes_no_more_than_recorded(
 
 # (in a session, what the client sends beside a call): what is counted of one POST.
 POSTS: list[tuple[bool, str, Most]] = [
-    (True, "nothing", (77.5, 0, 4.5, 4)),
+    (True, "nothing", (81.5, 0, 4.5, 4)),
     (False, "nothing", (77.5, 0, 4.5, 4)),
-    (True, "a token", (85.5, 0, 4.5, 4)),
+    (True, "a token", (89.5, 0, 4.5, 4)),
     (False, "a token", (85.5, 0, 4.5, 4)),
-    (True, "a wish for progress", (115.5, 0, 4.5, 4)),
-    (False, "a wish for progress", (103.5, 0, 4.5, 4)),
+    (True, "a wish for progress", (148.5, 0, 4.5, 4)),
+    (False, "a wish for progress", (111.5, 0, 4.5, 4)),
 ]
 
 

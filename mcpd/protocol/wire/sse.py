@@ -7,7 +7,6 @@ Spec: https://html.spec.whatwg.org/multipage/server-sent-events.html; 2025-11-25
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 
 from msgspec import Struct
 
@@ -23,26 +22,6 @@ def event(frame: bytes, event_id: bytes = b"") -> bytes:
     if event_id:
         return b"id: %b\ndata: %b\n\n" % (event_id, frame)
     return b"data: %b\n\n" % frame
-
-
-def events(frames: Sequence[bytes]) -> bytes:
-    """Return frames as events without ids."""
-    if _has_break(frames):
-        return b"".join(map(event, frames))
-    return b"data: %b\n\n" % b"\n\ndata: ".join(frames)
-
-
-def numbered(frames: Sequence[bytes], prefix: bytes, first: int) -> bytes | None:
-    """Return frames as events whose ids are `prefix` and a number from `first` on; None if one has a line break."""
-    if _has_break(frames):
-        return None
-    return b"".join([b"id: %b%d\ndata: %b\n\n" % (prefix, number, frame) for number, frame in enumerate(frames, first)])
-
-
-def _has_break(frames: Sequence[bytes]) -> bool:
-    """Return whether a frame has a line break."""
-    data = b"".join(frames)
-    return b"\n" in data or b"\r" in data
 
 
 def priming(event_id: bytes, retry_ms: int) -> bytes:

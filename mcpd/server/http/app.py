@@ -26,7 +26,7 @@ from mcpd.protocol.versions import table
 from mcpd.server.http.core import Core, EndpointStatus, HttpSettings, Identify
 from mcpd.server.http.legacy import LegacyEndpoint
 from mcpd.server.http.modern import ModernEndpoint
-from mcpd.server.http.request import BadBody, ClientDisconnected, HttpRequest, Receive, Scope, Send
+from mcpd.server.http.request import BadRequest, ClientDisconnected, HttpRequest, Receive, Refused, Scope, Send
 from mcpd.server.http.routes import Cors, Router
 from mcpd.server.http.websocket import serve_websocket
 from mcpd.server.http_backend import Backend
@@ -125,13 +125,17 @@ class HttpApp:
         if scope["type"] == "http":
             began = perf_counter() if log.isEnabledFor(logging.DEBUG) else 0.0
             request = HttpRequest(scope, receive, send, self.core.on_refused)
-            step: Step | None = self._route(request)
             try:
+                step: Step | None = self._route(request)
                 while step is not None:
                     # One after the other, not nested: a long call keeps no frames of the earlier steps alive.
                     step = await step
             except ClientDisconnected:
                 pass
+            except BadRequest as bad:
+                await request.fail(bad.status, bad.error, bad.request_id)
+            except Refused as refused:
+                await request.refuse(refused.refusal)
             finally:
                 request.charge = request.watch = None  # the ASGI server may keep the request with its connection
 
@@ -248,7 +252,9 @@ class HttpApp:
     def _serve(self, request: HttpRequest, check: _HeaderCheck) -> Step:
         """Answer an admitted request to the endpoint."""
         if request.method == "POST":
-            return self._post(request) if check.fault is None else request.fail_plainly(*check.fault)
+            if check.fault is not None:
+                raise BadRequest(*check.fault)
+            return self._post(request)
         if request.method not in ("GET", "DELETE"):
             text = f"{request.method[:20]} is not supported here.\n"
             return request.refuse(Refusal(405, text, (("Allow", "GET, POST, DELETE"),)))
@@ -302,10 +308,8 @@ class HttpApp:
             if not body.isascii():
                 _check_utf8(body)
             message = decode(body)
-        except BadBody as bad:
-            return request.fail_plainly(bad.status, bad.text)
         except ProtocolError as error:
-            return request.fail(400, error, error.request_id)
+            raise BadRequest(400, error, error.request_id) from None
 
         if admitted_at is not self.core.revocations and admitted_at.was_revoked(request.user):
             # Revoked before the body arrived: the request could otherwise listen as long as the token is valid.

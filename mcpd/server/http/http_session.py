@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from mcpd.protocol.jsonrpc import Id
 from mcpd.protocol.principal import ANONYMOUS, Origin, Principal
 from mcpd.server.http.event_stream import EventStreamResponse
 from mcpd.server.http.reply import Reply
-from mcpd.server.http.resumable_streams import ResumableStream, ResumableStreams, StreamMaker
+from mcpd.server.http.request import Refused
+from mcpd.server.http.resumable_streams import ResumableStream, ResumableStreams
+from mcpd.transports.guards import Refusal
 
 if TYPE_CHECKING:
     from mcpd.protocol.budget import ChargedTexts
@@ -25,8 +27,11 @@ _MOST_HELD = 64
 _MOST_LISTENING = 16
 
 
-class CannotRestore(Exception):
-    """The state of a session cannot be read, or it cannot be restored now. The message continues "The server …"."""
+class Unavailable(Refused):
+    """The state of a session cannot be read, or it cannot be restored now. `why` continues "The server …"."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(Refusal(503, f"The server {why}; try again later.\n", (("Retry-After", "5"),)))
 
 
 class SharedState:
@@ -61,7 +66,7 @@ class SharedState:
         return watched is None or all(uri in self.watched for uri in watched)
 
 
-class HttpSession(StreamMaker):
+class HttpSession:
     """One session, as a channel. `connection` is set right after its creation."""
 
     is_multiplexed = False
@@ -109,7 +114,8 @@ class HttpSession(StreamMaker):
     @property
     def is_restorable(self) -> bool:
         """Whether its id and the backplane have its whole state, so that any node can restore it at any time."""
-        has_more = self.busy or self.is_doubtful or self._held or self._streams or self.connection.session.in_flight
+        has_unread = self._streams is not None and self._streams.has_unread
+        has_more = self.busy or self.is_doubtful or self._held or has_unread or self.connection.session.in_flight
         return self.sealed is not None and not has_more
 
     def release_memory(self) -> None:
@@ -117,6 +123,37 @@ class HttpSession(StreamMaker):
         if not self.replies:
             self.replies = None
         self.connection.session.release_memory()
+
+    def keep_busy(self) -> Callable[[], None]:
+        """Keep the session from being idle until the returned function is called. That is safe to call twice.
+
+        It is called when the response is sent, or the client has left: its call continues, because the client may
+        return, but does not keep the session alive.
+        """
+        self.busy += 1
+        waiting = [self]
+
+        def end() -> None:
+            if waiting:
+                waiting.pop().busy -= 1
+
+        return end
+
+    def expect(self, ids: Iterable[Id], reply: Reply) -> list[Id]:
+        """Send the messages of these requests on their reply. Returns the ids of those that have no other reply."""
+        replies = self.replies = self.replies or {}
+        own = []
+        for request_id in ids:
+            if request_id not in replies:
+                replies[request_id] = reply
+                own.append(request_id)
+        return own
+
+    def forget(self, ids: Iterable[Id]) -> None:
+        """Drop the replies of requests that are answered."""
+        for request_id in ids:
+            if self.replies:
+                self.replies.pop(request_id, None)
 
     # -- as a channel ------------------------------------------------------------------------
 
@@ -211,11 +248,6 @@ class HttpSession(StreamMaker):
         self._next_stream += 1
         return ResumableStream(self._next_stream, self.streams, primes=self._has_polling, is_listening=is_listening)
 
-    def write_whole(self, frames: Sequence[bytes]) -> bytes:
-        """Return the bytes of a new event stream that consists of these frames."""
-        self._next_stream += 1
-        return self.streams.write_whole(self._next_stream, frames, primes=self._has_polling)
-
     @property
     def _has_polling(self) -> bool:
         """Whether clients of its version resume a stream that the server closes (2025-11-25)."""
@@ -247,22 +279,3 @@ class HttpSession(StreamMaker):
     def forget_latest(self) -> None:
         """Drop the reference to the stream that was written last, which would keep its memory."""
         self._latest = None
-
-
-class WaitingRequest:
-    """Keeps a session busy while the client of a request waits: until the response is sent, or the client has left.
-
-    The call of a client that has left continues, because it may return, but does not keep the session alive.
-    """
-
-    __slots__ = ("_session",)
-
-    def __init__(self, session: HttpSession) -> None:
-        self._session: HttpSession | None = session
-        session.busy += 1
-
-    def end(self) -> None:
-        """Stop keeping the session busy. Safe to call twice."""
-        session, self._session = self._session, None
-        if session is not None:
-            session.busy -= 1

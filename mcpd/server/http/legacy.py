@@ -20,14 +20,13 @@ from mcpd.protocol.jsonrpc import Failure, Id, Message, Notification, Request, R
 from mcpd.protocol.printable import printable
 from mcpd.protocol.versions import table
 from mcpd.protocol.versions.table import Version
-from mcpd.server.backplane.base import BackplaneAway
 from mcpd.server.http.core import Core, is_error
 from mcpd.server.http.event_stream import EventStreamResponse
-from mcpd.server.http.http_session import CannotRestore, HttpSession, WaitingRequest
+from mcpd.server.http.http_session import HttpSession, Unavailable
 from mcpd.server.http.reply import Reply
-from mcpd.server.http.request import Header, HttpRequest, departed
-from mcpd.server.http.resumable_streams import NOT_RESUMABLE, ResumableStream
-from mcpd.server.http.sessions import Sessions
+from mcpd.server.http.request import BadRequest, Header, HttpRequest, Refused, departed
+from mcpd.server.http.resumable_streams import ResumableStream
+from mcpd.server.http.sessions import MANY_SESSIONS, Sessions
 from mcpd.transports.authentication import at_expiry
 from mcpd.transports.guards import Refusal
 
@@ -48,6 +47,7 @@ NO_SESSION = "Send the Mcp-Session-Id of the response to initialize; without a s
 NOT_FOUND = "Session not found: it has ended or never existed. Send initialize, without a session id, to start one"
 
 
+_ALL_SENT = Refusal(405, "All events of this stream were sent.\n", (("Allow", "POST"),))
 NOT_KEPT = "Last-Event-ID is not the id of a stored event of this session"
 
 
@@ -62,40 +62,28 @@ class LegacyEndpoint:
 
     async def post(self, request: HttpRequest, message: Message | Parts) -> None:
         """Answer one message, or one batch."""
-        try:
-            version = self._version(request)
-        except UnsupportedVersion as error:
-            await request.fail(400, error, _id_of(message))
-            return
-
+        version = self._version(request, message)
         session_id = request.header(_SESSION)
         if session_id is not None and not self._core.settings.stateless:
-            session = self.sessions.find(session_id, self._core.principal(request))
-            if self.sessions.shared is not None and (session is None or session.is_doubtful):
-                try:
-                    session = await self.sessions.restore(session_id, request)
-                except CannotRestore as error:
-                    await request.refuse(_unavailable(error))
-                    return
+            session = await self.sessions.get(session_id, request)
             if session is None:
-                await request.fail(404, InvalidRequest(NOT_FOUND), _id_of(message))
-            else:
-                await self._post_to(session, request, message)
+                raise BadRequest(404, NOT_FOUND, _id_of(message))
+            await self._post_to(session, request, message)
         elif isinstance(message, Request) and message.method == "initialize":
             await self._initialize(request, message)
         elif version is not None and not self._core.settings.stateless:
-            await request.fail(400, InvalidRequest(NO_SESSION), _id_of(message))
+            raise BadRequest(400, NO_SESSION, _id_of(message))
         else:
             await self._post_alone(request, message, version or table.get(_UNNAMED))
 
-    def _version(self, request: HttpRequest) -> Version | None:
-        """Return the version in the header, None without the header. Raises UnsupportedVersion (S25-042)."""
+    def _version(self, request: HttpRequest, message: Message | Parts | None = None) -> Version | None:
+        """Return the version in the header, None without the header. Raises BadRequest (S25-042)."""
         name = request.header(_VERSION)
         if name is None:
             return None
         if name not in table.LEGACY:
             text = f"MCP-Protocol-Version {name[:100]!r} is not supported; use one of {', '.join(table.SUPPORTED)}"
-            raise UnsupportedVersion(name[:100], table.SUPPORTED, text)
+            raise BadRequest(400, UnsupportedVersion(name[:100], table.SUPPORTED, text), _id_of(message))
         return table.get(name)
 
     async def _initialize(self, request: HttpRequest, message: Request) -> None:
@@ -103,9 +91,7 @@ class LegacyEndpoint:
         core = self._core
         ends_here = core.is_draining and self.sessions.nodes is None  # otherwise other processes continue it
         if ends_here or not self.sessions.make_room(request):
-            why = "is shutting down" if ends_here else "has reached its limit of sessions (setting max_sessions)"
-            await request.refuse(_unavailable(why))
-            return
+            raise Unavailable("is shutting down" if ends_here else MANY_SESSIONS)
 
         session = self.sessions.new(request)
         if request.watch is not None:
@@ -120,18 +106,14 @@ class LegacyEndpoint:
                 return
             headers: tuple[Header, ...] = ()
             if not core.settings.stateless:
-                try:
-                    await self.sessions.name(session)
-                except CannotRestore as error:
-                    await request.refuse(_unavailable(error))
-                    return
+                await self.sessions.name(session)
                 self.sessions.add(session)
                 is_added = True
                 headers = ((_SESSION, session.id.encode()),)
             session.release_memory()  # many sessions receive no request for a long time
             await request.answer(200, answer, headers=headers)
         except ProtocolError as error:
-            await request.fail(400, error, message.id)
+            raise BadRequest(400, error, message.id) from None
         finally:
             if not is_added:
                 self.sessions.drop(session)
@@ -144,44 +126,43 @@ class LegacyEndpoint:
         self.sessions.touch(session)
 
         if isinstance(message, (Notification, Response, Failure)):
-            if self.sessions.nodes is not None and await self._is_elsewhere(session, request, message):
-                return
-            if connection.receive_message(message):
-                if self.sessions.shared is not None:
-                    await self.sessions.save(session)
-                await request.answer_empty(202)
-            else:
-                await request.fail_plainly(503, OVER)
+            status = None if self.sessions.nodes is None else await self.sessions.nodes.takes(session, message)
+            if status is None:
+                if not connection.receive_message(message):
+                    raise BadRequest(503, OVER)
+                await self.sessions.save(session)
+            elif status != 202:
+                raise BadRequest(status, "The process that waited for this response has ended")
+            await request.answer_empty(202)
             return
 
-        reply = Reply(request, session, self._core.keep_alive)
-        waiting = WaitingRequest(session)
+        reply = Reply(request, session.new_stream, self._core.keep_alive)
+        on_left = session.keep_busy()
+        try:
+            await self._answer(connection, reply, message, session, on_left)
+        finally:
+            session.forget_latest()
+            on_left()
+            if self.sessions.has(session):
+                self.sessions.touch(session)
+
+    async def _answer(
+        self,
+        connection: ServerConnection,
+        reply: Reply,
+        message: Request | Parts,
+        session: HttpSession | None = None,
+        on_left: Callable[[], None] | None = None,
+    ) -> None:
+        """Answer a request or a batch. `on_left` is called if the client leaves before the end."""
         try:
             if isinstance(message, Request):
-                await self._request(connection, reply, message, session, waiting.end)
+                await self._answer_request(connection, reply, message, session, on_left)
             else:
-                await self._batch(connection, reply, message, session, waiting.end)
+                await self._answer_batch(connection, reply, message, session, on_left)
         finally:
             if reply.is_watched:
                 reply.stop()
-            session.forget_latest()
-            waiting.end()
-            if self.sessions.find(session.id, session.principal) is session:
-                self.sessions.touch(session)
-
-    async def _is_elsewhere(self, session: HttpSession, request: HttpRequest, message: Message) -> bool:
-        """Pass a message to another node, if it is for one. Returns whether the request was answered."""
-        assert self.sessions.nodes is not None
-        try:
-            status = await self.sessions.nodes.takes(session, message)
-        except BackplaneAway:
-            await request.refuse(_unavailable("cannot reach the process that this answers"))
-            return True
-        if status == 202:
-            await request.answer_empty(202)
-        elif status is not None:
-            await request.fail_plainly(status, "The process that waited for this response has ended")
-        return status is not None
 
     async def _post_alone(self, request: HttpRequest, message: Message | Parts, version: Version) -> None:
         """Handle a message without a session."""
@@ -190,33 +171,27 @@ class LegacyEndpoint:
             await request.answer_empty(202)
             return
         if isinstance(message, (Response, Failure)):
-            await request.fail(400, InvalidRequest("A response belongs to a session: " + NO_SESSION))
-            return
+            raise BadRequest(400, f"A response belongs to a session: {NO_SESSION}")
 
-        reply = Reply(request, NOT_RESUMABLE, core.keep_alive)
+        reply = Reply(request, ResumableStream, core.keep_alive)
         connection = core.connect(reply, core.opening(request, version, is_stateless=True, subscribes=False))
         if request.watch is not None:
             request.watch.begin(connection)
         core.open.add(connection)
 
         try:
-            if isinstance(message, Request):
-                await self._request(connection, reply, message)
-            else:
-                await self._batch(connection, reply, message)
+            await self._answer(connection, reply, message)
         finally:
-            if reply.is_watched:
-                reply.stop()
             core.open.discard(connection)
             connection.closed()  # nothing follows, not even after a batch
 
-    async def _request(
+    async def _answer_request(
         self,
         connection: ServerConnection,
         reply: Reply,
         message: Request,
-        session: HttpSession | None = None,
-        on_disconnect: Callable[[], None] | None = None,
+        session: HttpSession | None,
+        on_left: Callable[[], None] | None,
     ) -> None:
         try:
             call = connection.session.receive_request(message, reply.request.charge)
@@ -226,15 +201,12 @@ class LegacyEndpoint:
             await reply.finish(frame, 400 if isinstance(error, (ParseError, InvalidRequest)) else 200)
             return
 
-        if session is not None:
-            if session.replies is None:
-                session.replies = {}
-            session.replies[call.id] = reply
+        own = [] if session is None else session.expect([call.id], reply)
         try:
-            answer = await connection.answer(call, partial(reply.watch_for_disconnect, on_disconnect))
+            answer = await connection.answer(call, partial(reply.watch_for_disconnect, on_left))
         finally:
-            if session is not None and session.replies:
-                session.replies.pop(call.id, None)
+            if session is not None:
+                session.forget(own)
 
         if call.denied is not None and reply.is_empty:
             reply.stop()
@@ -244,23 +216,21 @@ class LegacyEndpoint:
             # Spec: 2025-11-25 basic/transports, session management: 404 for a session that has ended.
             await reply.finish(session.stopped.pop(call.id), 404)
             return
-        if session is not None and self.sessions.shared is not None:
+        if session is not None:
             try:
                 await self.sessions.save(session)
-            except CannotRestore as error:
+            except Unavailable:
                 if reply.stream is None:
-                    reply.stop()
-                    await reply.request.refuse(_unavailable(error))
-                    return
+                    raise
         await reply.finish(answer)
 
-    async def _batch(
+    async def _answer_batch(
         self,
         connection: ServerConnection,
         reply: Reply,
         parts: Parts,
-        session: HttpSession | None = None,
-        on_disconnect: Callable[[], None] | None = None,
+        session: HttpSession | None,
+        on_left: Callable[[], None] | None,
     ) -> None:
         """Answer a batch with an array, or 202 if it has no request. Spec: 2025-03-26 basic/transports."""
         try:
@@ -280,27 +250,21 @@ class LegacyEndpoint:
                 await reply.finish(None)
                 return
         done: asyncio.Future[bytes | None] = asyncio.get_running_loop().create_future()
-        ids = [] if session is None else [part.id for part in parts if isinstance(part, Request)]
-        own: list[Id] = []
-        if session is not None:
-            replies = session.replies = session.replies or {}
-            own = [request_id for request_id in ids if request_id not in replies]
-            replies.update(dict.fromkeys(own, reply))
-
+        ids = [part.id for part in parts if isinstance(part, Request)]
+        own = [] if session is None else session.expect(ids, reply)
         try:
             connection.receive_batch(parts, partial(_settle, done))
             if not done.done():
-                reply.watch_for_disconnect(on_disconnect)
+                reply.watch_for_disconnect(on_left)
             answer = await done
         finally:
-            for request_id in own:
-                if session is not None and session.replies:
-                    session.replies.pop(request_id, None)
+            if session is not None:
+                session.forget(own)
 
-        if session is not None and self.sessions.shared is not None:
+        if session is not None:
             try:
                 await self.sessions.save(session)
-            except CannotRestore as error:
+            except Unavailable as error:
                 log.warning("the settings of a batch have no effect: the server %s", printable(error))
         await reply.finish(answer)
 
@@ -309,13 +273,8 @@ class LegacyEndpoint:
     async def get(self, request: HttpRequest) -> None:
         """Open an event stream for messages that belong to no request, or resume a lost stream."""
         session = await self._session(request)
-        if session is None:
-            return
         if not request.accepts_events:
-            await request.fail_plainly(
-                406, "Not acceptable: a GET is answered with text/event-stream, which Accept must include"
-            )
-            return
+            raise BadRequest(406, "Not acceptable: a GET is answered with text/event-stream, which Accept must include")
 
         last = request.headers.get(b"last-event-id")
         if last is None:
@@ -323,43 +282,30 @@ class LegacyEndpoint:
             missed = [stream.priming()]
         else:
             match = _read_event_id(last.strip())
-            if match is not None and match[1] and match[1].decode() != session.streams.node:
+            if match is None:
+                raise BadRequest(400, NOT_KEPT)
+            if match[1] and match[1].decode() != session.streams.node:
                 await self._follow(session, request, match)
                 return
-            resumed = None if match is None else await self._resume(session, match)
-            if self.sessions.find(session.id, session.principal) is not session:  # it ended while the store was read
-                await request.fail_plainly(404, NOT_FOUND)
-                return
-            if resumed is None:
-                await request.fail_plainly(400, NOT_KEPT)
-                return
-            stream, missed = resumed
+            found = session.streams.get(int(match[3]))
+            missed_events = None if found is None else await found.since(int(match[4]))
+            if not self.sessions.has(session):  # it ended while the store was read
+                raise BadRequest(404, NOT_FOUND)
+            if found is None or missed_events is None:
+                raise BadRequest(400, NOT_KEPT)
+            stream, missed = found, missed_events
 
         await self._serve_stream(session, request, stream, missed)
-
-    async def _resume(self, session: HttpSession, last: re.Match[bytes]) -> tuple[ResumableStream, list[bytes]] | None:
-        """Return the stream of the last received event, and the events after it."""
-        stream = session.streams.get(int(last[3]))
-        if stream is None:
-            return None
-        missed = await stream.since(int(last[4]))
-        return None if missed is None else (stream, missed)
 
     async def _follow(self, session: HttpSession, request: HttpRequest, last: re.Match[bytes]) -> None:
         """Resume a stream of another node: a GET stream continues here, another stream is followed to its end."""
         nodes = self.sessions.nodes
         if nodes is None:
-            await request.fail_plainly(400, NOT_KEPT)
-            return
-        try:
-            followed = await nodes.following.begin(session, last[1].decode(), int(last[3]), int(last[4]))
-        except BackplaneAway:
-            await request.refuse(_unavailable("cannot reach the process that has this stream"))
-            return
-        if self.sessions.find(session.id, session.principal) is not session:  # it ended meanwhile
+            raise BadRequest(400, NOT_KEPT)
+        followed = await nodes.following.begin(session, last[1].decode(), int(last[3]), int(last[4]))
+        if not self.sessions.has(session):  # it ended meanwhile
             nodes.following.end(followed)
-            await request.fail_plainly(404, NOT_FOUND)
-            return
+            raise BadRequest(404, NOT_FOUND)
 
         missed = followed.take()
         if last[2]:
@@ -368,13 +314,13 @@ class LegacyEndpoint:
             await self._serve_stream(session, request, stream, [stream.priming(), missed])
         elif followed.is_over and not missed:
             nodes.following.end(followed)
-            await request.refuse(Refusal(405, "All events of this stream were sent.\n", (("Allow", "POST"),)))
+            raise Refused(_ALL_SENT)
         else:
-            session.busy += 1
+            on_left = session.keep_busy()
             try:
                 await nodes.following.serve(request, followed, missed)
             finally:
-                session.busy -= 1
+                on_left()
 
     async def _serve_stream(
         self, session: HttpSession, request: HttpRequest, stream: ResumableStream, missed: list[bytes]
@@ -382,8 +328,7 @@ class LegacyEndpoint:
         """Carry a stream on the response to this GET: first the missed events, then new ones."""
         if stream.is_complete and not missed:
             # The client would resume an empty stream forever; 405 is the other status that a GET may get.
-            await request.refuse(Refusal(405, "All events of this stream were sent.\n", (("Allow", "POST"),)))
-            return
+            raise Refused(_ALL_SENT)
 
         response = EventStreamResponse(request, self._core.settings.write_timeout)
         earlier, stream.response = stream.response, response
@@ -406,7 +351,7 @@ class LegacyEndpoint:
 
         self._core.keep_alive.add(response)
         expiry = at_expiry(request.user, lambda: self._core.spawn(response.end()))
-        session.busy += 1
+        on_left = session.keep_busy()
         self.sessions.touch(session)
         try:
             await departed(request)
@@ -415,57 +360,36 @@ class LegacyEndpoint:
                 expiry.cancel()
             response.close()
             self._core.keep_alive.discard(response)
-            session.busy -= 1
+            on_left()
             if stream.response is response:
                 stream.response = None
                 session.leave(stream)
                 if stream.is_listening:
                     session.streams.leave(stream)
                 stream.lost()
-            if self.sessions.find(session.id, session.principal) is session:
+            if self.sessions.has(session):
                 self.sessions.touch(session)
 
     # -- DELETE ------------------------------------------------------------------------------
 
     async def delete(self, request: HttpRequest) -> None:
         """End a session at the request of its client."""
-        session = await self._session(request)
-        if session is not None:
-            try:
-                await self.sessions.delete(session)
-            except CannotRestore as error:
-                await request.refuse(_unavailable(error))
-            else:
-                await request.answer_empty(204)
+        await self.sessions.delete(await self._session(request))
+        await request.answer_empty(204)
 
-    async def _session(self, request: HttpRequest) -> HttpSession | None:
-        """Return the session of a GET or DELETE; None after refusing the request."""
+    async def _session(self, request: HttpRequest) -> HttpSession:
+        """Return the session of a GET or DELETE. Raises BadRequest or Refused."""
         session_id = request.header(_SESSION)
         if self._core.settings.stateless or (session_id is None and request.method == "GET"):
             # A client of 2024-11-05 gets this too: its first request is a GET.
-            await request.refuse(Refusal(405, NO_STREAM, (("Allow", "POST"),)))
-            return None
-
-        try:
-            self._version(request)
-        except UnsupportedVersion as error:
-            await request.fail(400, error)
-            return None
-
+            raise Refused(Refusal(405, NO_STREAM, (("Allow", "POST"),)))
+        self._version(request)
         if session_id is None:
-            await request.fail_plainly(400, NO_SESSION)
-            return None
+            raise BadRequest(400, NO_SESSION)
 
-        session = self.sessions.find(session_id, self._core.principal(request))
-        if self.sessions.shared is not None and (session is None or session.is_doubtful):
-            try:
-                session = await self.sessions.restore(session_id, request)
-            except CannotRestore as error:
-                await request.refuse(_unavailable(error))
-                return None
-
+        session = await self.sessions.get(session_id, request)
         if session is None:
-            await request.fail_plainly(404, NOT_FOUND)
+            raise BadRequest(404, NOT_FOUND)
         return session
 
 
@@ -475,14 +399,10 @@ NO_STREAM = (
 )
 
 
-def _unavailable(why: object) -> Refusal:
-    return Refusal(503, f"The server {why}; try again later.\n", (("Retry-After", "5"),))
-
-
 def _settle(done: asyncio.Future[bytes | None], frame: bytes | None) -> None:
     if not done.done():
         done.set_result(frame)
 
 
-def _id_of(message: Message | Parts) -> Id | None:
+def _id_of(message: Message | Parts | None) -> Id | None:
     return message.id if isinstance(message, Request) else None

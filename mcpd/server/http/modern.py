@@ -18,7 +18,6 @@ from msgspec.json import Decoder
 from mcpd.errors import (
     HeaderMismatch,
     InvalidParams,
-    InvalidRequest,
     MethodNotFound,
     ProtocolError,
     UnsupportedVersion,
@@ -35,8 +34,8 @@ from mcpd.protocol.versions import table
 from mcpd.protocol.wire.headers import Mirror, decode_value, is_same
 from mcpd.server.http.core import Core, status_for, status_of
 from mcpd.server.http.reply import Reply
-from mcpd.server.http.request import HttpRequest
-from mcpd.server.http.resumable_streams import NOT_RESUMABLE
+from mcpd.server.http.request import BadRequest, HttpRequest
+from mcpd.server.http.resumable_streams import ResumableStream
 from mcpd.transports.authentication import at_expiry
 from mcpd.transports.guards import Refusal
 
@@ -235,7 +234,7 @@ class ModernEndpoint:
         core = self._core
         is_listening = message.method == "subscriptions/listen"
 
-        reply = Reply(request, NOT_RESUMABLE, core.keep_alive)
+        reply = Reply(request, ResumableStream, core.keep_alive)
         connection = core.connect(reply, core.opening(request, self._newest, subscribes=is_listening))
         if request.watch is not None:
             request.watch.begin(connection)
@@ -283,20 +282,16 @@ class ModernEndpoint:
     async def _post_other(self, request: HttpRequest, message: Notification | Response | Failure | list[Any]) -> None:
         """Handle a notification. Those of the protocol have no effect: clients cancel by leaving (S26-053)."""
         if isinstance(message, list):
-            await request.fail(400, InvalidRequest(f"{self._newest} has no batches: POST each message separately"))
-            return
+            raise BadRequest(400, f"{self._newest} has no batches: POST each message separately")
         if not isinstance(message, Notification):
-            text = f"In {self._newest} the server sends no requests: there is nothing to answer"
-            await request.fail(400, InvalidRequest(text))
-            return
+            raise BadRequest(400, f"In {self._newest} the server sends no requests: there is nothing to answer")
 
         core = self._core
         connection = core.connect(_NullChannel(request), core.opening(request, self._newest, subscribes=False))
         if request.watch is not None:
             request.watch.begin(connection)
         if not connection.receive_message(message):
-            await request.fail_plainly(503, OVER)
-            return
+            raise BadRequest(503, OVER)
 
         # Answered immediately; the listeners of the notification continue.
         core.open.add(connection)

@@ -22,8 +22,8 @@ from mcpd.server.backplane.base import BackplaneAway
 from mcpd.server.backplane.node import Node, Sharing
 from mcpd.server.http.core import Core
 from mcpd.server.http.event_stream import EventStreamResponse
-from mcpd.server.http.http_session import CannotRestore, HttpSession
-from mcpd.server.http.request import HttpRequest
+from mcpd.server.http.http_session import HttpSession, Unavailable
+from mcpd.server.http.request import HttpRequest, departed
 from mcpd.server.http.resumable_streams import ResumableStream
 from mcpd.server.http.sealed_sessions import SealedSessions
 
@@ -106,14 +106,16 @@ class StreamFollower:
             followed.came.put_nowait(([(number, data) for number, data in events], is_over))
 
     async def begin(self, session: HttpSession, owner: str, number: int, after: int) -> FollowedStream:
-        """Follow a stream of the node `owner` from an event on. Raises BackplaneAway."""
+        """Follow a stream of the node `owner` from an event on. Raises Unavailable."""
         assert session.sealed is not None
         followed = FollowedStream(self._node, session.sealed.uid, owner, number, after)
         self._followed[followed.id] = followed
         try:
             await followed.begin()
-        except BaseException:
+        except BaseException as error:
             self.end(followed)
+            if isinstance(error, BackplaneAway):
+                raise Unavailable("cannot reach the process that has this stream") from None
             raise
         return followed
 
@@ -126,7 +128,7 @@ class StreamFollower:
         response = EventStreamResponse(request, self._core.settings.write_timeout)
         response.push(missed)
         self._core.keep_alive.add(response)
-        leaving = asyncio.ensure_future(_disconnected(request))
+        leaving = departed(request)
         try:
             while not (followed.is_over or leaving.done()):
                 coming = asyncio.ensure_future(followed.wait())
@@ -268,11 +270,6 @@ class _Relay:
                 self._node.post(self._node.send(where, "events", follower, events, is_over))
 
 
-async def _disconnected(request: HttpRequest) -> None:
-    while (await request.receive())["type"] != "http.disconnect":
-        pass
-
-
 def _log_name(uid: str, node: str, number: int) -> str:
     return f"{{s:{uid}}}:e:{node}.{number}"
 
@@ -344,7 +341,7 @@ class Nodes:
     async def _listen(self, session: HttpSession) -> None:
         try:
             before = await self._sealed.listen(session)
-        except CannotRestore:
+        except Unavailable:
             return  # the next gap tries again
         if before and before != self._node.id and not await self._node.send(before, "alive"):
             # The messages that the node held are lost, and those that it sent may be: repeat them.
@@ -383,7 +380,7 @@ class Nodes:
         """Forward a message to another node. Returns the HTTP status, None if it is for this node.
 
         A response gets 400 if its node is gone or never existed. A cancellation is sent to all nodes. Raises
-        BackplaneAway if the node does not receive now, so that the client sends the response again.
+        Unavailable if the node does not receive now, so that the client sends the response again.
         """
         assert session.sealed is not None
         if isinstance(message, Request):
@@ -399,7 +396,10 @@ class Nodes:
         if not dot or node == self._node.id:
             return None
         frame = encode(Result(message.id, message.result)) if isinstance(message, Response) else encode(message)
-        return 202 if await self._node.send_reliably(node, "answer", session.sealed.uid, frame) else 400
+        try:
+            return 202 if await self._node.send_reliably(node, "answer", session.sealed.uid, frame) else 400
+        except BackplaneAway:
+            raise Unavailable("cannot reach the process that this answers") from None
 
     def _on_message(self, _: str, body: list[Any]) -> None:
         session = self._by_uid.get(body[0])
@@ -422,6 +422,6 @@ class Nodes:
             try:
                 if not isinstance(part, (Response, Failure)) or await self.takes(session, part) is None:
                     mine.append(part)
-            except BackplaneAway:
+            except Unavailable:
                 pass  # a lost response in a batch cannot be reported; the request times out
         return mine

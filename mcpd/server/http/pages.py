@@ -16,7 +16,7 @@ from msgspec import Struct
 from mcpd.protocol.channel import Channel, Ending, Receiver
 from mcpd.protocol.printable import printable
 from mcpd.server.http.core import HttpSettings
-from mcpd.server.http.request import BadBody, ClientDisconnected, HttpRequest, Receive, Scope, Send
+from mcpd.server.http.request import BadRequest, ClientDisconnected, HttpRequest, Receive, Scope, Send
 from mcpd.transports.accepting import ConnectionLimit
 from mcpd.transports.authentication import Refusal
 from mcpd.transports.guards import Access, Guard
@@ -70,8 +70,8 @@ class PageApp:
             await _give(request, await self._answer(request))
         except ClientDisconnected:
             pass
-        except BadBody as bad:
-            await request.refuse(Refusal(bad.status, bad.text + "\n"), ((b"connection", b"close"),))
+        except BadRequest as bad:
+            await request.refuse(Refusal(bad.status, f"{bad}\n"), ((b"connection", b"close"),))
         except Exception:
             log.exception("%s could not be answered", printable(request.path))
             if not request.status:

@@ -13,8 +13,8 @@ from mcpd.protocol.jsonrpc import Id
 from mcpd.protocol.principal import Origin
 from mcpd.protocol.wire.sse import KEEP_ALIVE
 from mcpd.server.http.event_stream import HEADERS, EventStreamResponse
-from mcpd.server.http.request import Departure, Header, HttpRequest, on_departure
-from mcpd.server.http.resumable_streams import ResumableStream, StreamMaker
+from mcpd.server.http.request import Departure, HttpRequest, on_departure
+from mcpd.server.http.resumable_streams import ResumableStream
 
 _MOST_EARLY = 64 * 1024
 _MORE_HEADERS = HEADERS[1:]
@@ -26,13 +26,13 @@ class Reply:
     is_multiplexed = False
 
     __slots__ = ("_early", "_early_bytes", "_ending", "_is_disconnected", "_is_done", "_is_quiet", "_keep_alive",
-                 "_maker", "_on_disconnect", "_own", "_watcher", "request", "stream")  # fmt: skip
+                 "_new_stream", "_on_disconnect", "_own", "_watcher", "request", "stream")  # fmt: skip
 
-    def __init__(self, request: HttpRequest, maker: StreamMaker, keep_alive: KeepAlive) -> None:
+    def __init__(self, request: HttpRequest, new_stream: Callable[[], ResumableStream], keep_alive: KeepAlive) -> None:
         self.request = request
         self.stream: ResumableStream | None = None
         """The event stream, if the reply has become one."""
-        self._maker = maker
+        self._new_stream = new_stream
         self._keep_alive = keep_alive
         self._early: list[bytes] = []
         self._early_bytes = 0
@@ -114,7 +114,7 @@ class Reply:
         if self.stream is not None or self._is_done:
             return
 
-        stream = self.stream = self._maker.new_stream()
+        stream = self.stream = self._new_stream()
         opening = stream.priming()
         if not self._is_disconnected:
             self._own = stream.response = EventStreamResponse(self.request, self._keep_alive.write_timeout)
@@ -145,7 +145,7 @@ class Reply:
             self._ending = asyncio.ensure_future(response.end())
             self.stream.lost()
 
-    async def finish(self, answer: bytes | None, status: int = 200, headers: tuple[Header, ...] = ()) -> None:
+    async def finish(self, answer: bytes | None, status: int = 200) -> None:
         """Send the response and complete the reply. None: the request was cancelled and has no response."""
         if self._watcher is not None:
             self.stop()
@@ -162,15 +162,16 @@ class Reply:
         elif self._is_disconnected:
             pass
         elif self._early:
-            frames = self._early
             if answer is not None:
-                if self.request.watch is not None:
-                    self._tell_sent(answer)
-                frames.append(answer)
-            body = self._maker.write_whole(frames)
-            await self.request.answer(200, body, HEADERS[0], (*_MORE_HEADERS, *headers))
+                self._tell_sent(answer)
+                self._early.append(answer)
+            stream = self._new_stream()
+            body = b"".join([stream.priming(), *map(stream.write, self._early)])
+            stream.complete()
+            stream.was_sent_whole = True
+            await self.request.answer(200, body, HEADERS[0], _MORE_HEADERS)
         elif answer is not None:
-            await self.request.answer(status, answer, headers=headers)
+            await self.request.answer(status, answer)
         else:
             await self.request.answer_empty(202)
 

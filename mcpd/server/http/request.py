@@ -50,13 +50,24 @@ class ClientDisconnected(Exception):
     """The client left before its request was complete."""
 
 
-class BadBody(Exception):
-    """A refused body, with the status and the text for the client."""
+class BadRequest(Exception):
+    """A request that is answered with this status and JSON-RPC error, or with a generic error of this text."""
 
-    def __init__(self, status: int, text: str) -> None:
+    def __init__(self, status: int, error: ProtocolError | str, request_id: Id | None = None) -> None:
+        if isinstance(error, str):
+            error = InternalError(error) if status == 503 else InvalidRequest(error)
         self.status = status
-        self.text = text
-        super().__init__(text)
+        self.error = error
+        self.request_id = request_id
+        super().__init__(error.message)
+
+
+class Refused(Exception):
+    """A request that is answered with this refusal."""
+
+    def __init__(self, refusal: Refusal) -> None:
+        self.refusal = refusal
+        super().__init__(refusal.text)
 
 
 def _nobody(request: HttpRequest) -> str:
@@ -149,12 +160,12 @@ class HttpRequest:
     async def read(self, most: int, timeout: float, owner: Callable[[HttpRequest], str] = _nobody) -> bytes:
         """Return the body. A large one is charged to the memory budget of `owner`.
 
-        Raises BadBody for a body over `most` bytes, one that takes longer than `timeout` seconds, or if the budget is
-        used up; ClientDisconnected if the client leaves.
+        Raises BadRequest for a body over `most` bytes, one that takes longer than `timeout` seconds, or if the budget
+        is used up; ClientDisconnected if the client leaves.
         """
         length = self.headers.get(b"content-length")
         if length is not None and length.isdigit() and (len(length) > 15 or int(length) > most):
-            raise BadBody(413, _too_large(most))
+            raise BadRequest(413, _too_large(most))
 
         message = await self.receive()
         if message["type"] != "http.request":
@@ -165,10 +176,10 @@ class HttpRequest:
                 async with asyncio.timeout(timeout):
                     body = await self._read_on(body, most, owner)
             except TimeoutError:
-                raise BadBody(408, f"The body did not arrive within {timeout:g} s") from None
+                raise BadRequest(408, f"The body did not arrive within {timeout:g} s") from None
 
         if len(body) > most:
-            raise BadBody(413, _too_large(most))
+            raise BadRequest(413, _too_large(most))
         if len(body) > SMALL:
             self._hold(weigh(body), owner)
         return body
@@ -178,7 +189,7 @@ class HttpRequest:
             self.charge = Charge(id(self), owner(self))
         if not self.charge.set(size):
             self.charge = None
-            raise BadBody(503, OVER)
+            raise BadRequest(503, OVER)
 
     async def _read_on(self, first: bytes, most: int, owner: Callable[[HttpRequest], str]) -> bytes:
         parts, size = [first], len(first)
@@ -236,10 +247,6 @@ class HttpRequest:
         if status == 503:
             headers = (*headers, (b"retry-after", b"5"))
         await self.answer(status, encode(failure), JSON, headers)
-
-    async def fail_plainly(self, status: int, text: str) -> None:
-        """Send a generic JSON-RPC error with this text."""
-        await self.fail(status, InternalError(text) if status == 503 else InvalidRequest(text))
 
     def register(self, when_gone: Callable[[Send, Callable[[], object]], T], callback: Callable[[], object]) -> T:
         """Let a connection of our own listener call back when the client has left."""

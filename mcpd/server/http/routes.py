@@ -29,7 +29,7 @@ from mcpd.server.context.peer import is_failure
 from mcpd.server.functions.results import to_builtins
 from mcpd.server.functions.threads import run_in_thread
 from mcpd.server.http.core import Core
-from mcpd.server.http.request import BadBody, Header, HttpRequest
+from mcpd.server.http.request import BadRequest, Header, HttpRequest
 from mcpd.server.http_backend import Backend
 from mcpd.transports.authentication import Refusal, RequestHeaders
 from mcpd.transports.guards import Guard
@@ -425,10 +425,10 @@ class Router:
         most = settings.max_body_bytes if route.max_body_bytes is None else route.max_body_bytes
         try:
             body = await request.read(most, settings.body_timeout, self._core.owner)
-        except BadBody as bad:
+        except BadRequest as bad:
             # The unread part of the body would be parsed as the next request.
             headers = _RETRY if bad.status == 503 else ()
-            await request.refuse(Refusal(bad.status, bad.text + "\n", headers), ((b"connection", b"close"),))
+            await request.refuse(Refusal(bad.status, f"{bad}\n", headers), ((b"connection", b"close"),))
             return
 
         value = await self._run(request, route, body)

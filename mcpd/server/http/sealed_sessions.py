@@ -38,7 +38,7 @@ from mcpd.protocol.versions import table
 from mcpd.protocol.versions.table import Version
 from mcpd.server.backplane.base import BackplaneAway
 from mcpd.server.backplane.node import Sharing
-from mcpd.server.http.http_session import CannotRestore, HttpSession, SharedState
+from mcpd.server.http.http_session import HttpSession, SharedState, Unavailable
 
 log = logging.getLogger("mcpd")
 
@@ -193,7 +193,7 @@ class SealedSessions:
         self._node.on("memory", self._on_settings)
 
     async def name(self, session: HttpSession) -> None:
-        """Give a session that was just initialized its sealed id. Raises CannotRestore."""
+        """Give a session that was just initialized its sealed id. Raises Unavailable."""
         state = session.connection.session
         assert state.version is not None
         client = _encode(_Client(state.client.capabilities, state.client.info))
@@ -203,10 +203,10 @@ class SealedSessions:
             try:
                 await self._backplane.set(_key(sealed.uid, "f"), client, sealed.rest)
             except BackplaneAway:
-                raise CannotRestore(_AWAY) from None
+                raise Unavailable(_AWAY) from None
 
     async def load(self, session_id: str, principal: str) -> SessionRecord | None:
-        """Return the state of a session; None if it has ended or never existed. Raises CannotRestore."""
+        """Return the state of a session; None if it has ended or never existed. Raises Unavailable."""
         sealed = self._sealer.open(session_id, principal)
         if sealed is None:
             return None
@@ -216,7 +216,7 @@ class SealedSessions:
             kinds = ("x", "m") if sealed.client is not None else ("x", "m", "f")
             found = await asyncio.gather(*(self._backplane.get(_key(sealed.uid, kind)) for kind in kinds))
         except BackplaneAway:
-            raise CannotRestore(_AWAY) from None
+            raise Unavailable(_AWAY) from None
         finally:
             self._loads.discard(load)
 
@@ -243,7 +243,7 @@ class SealedSessions:
     async def save(self, session: HttpSession) -> None:
         """Share changed settings with all nodes, before the response is sent.
 
-        Raises CannotRestore if that fails; then the change is reverted.
+        Raises Unavailable if that fails; then the change is reverted.
         """
         sealed, state = session.sealed, session.connection.session
         if sealed is None or sealed.has(state.log_level, state.watched):
@@ -257,12 +257,12 @@ class SealedSessions:
             level, watched = state.log_level, frozenset(state.watched or ())
             try:
                 await self._store(session, lambda settings: _merge(settings, before, level, watched))
-            except CannotRestore:
+            except Unavailable:
                 _set(state, *before)
                 raise
 
     async def listen(self, session: HttpSession) -> str:
-        """Store that this node has the newest GET stream. Returns the previous node. Raises CannotRestore."""
+        """Store that this node has the newest GET stream. Returns the previous node. Raises Unavailable."""
         assert session.sealed is not None
         before = _settings(session.sealed.raw).listener
         if before != self._node.id:
@@ -287,7 +287,7 @@ class SealedSessions:
                 settings.number += 1
                 new = _encode(settings)
                 if len(new) > _MOST_BYTES:
-                    raise CannotRestore("accepts no more subscriptions of this session")
+                    raise Unavailable("accepts no more subscriptions of this session")
                 if await self._backplane.swap(key, raw, new, sealed.rest):
                     self._apply(session, new, base)
                     await self._node.broadcast("memory", sealed.uid, new)
@@ -295,10 +295,10 @@ class SealedSessions:
                 raw = await self._backplane.get(key)
         except BackplaneAway as error:
             log.debug("the settings of a session cannot be stored: %s", printable(error))
-            raise CannotRestore(_AWAY) from None
+            raise Unavailable(_AWAY) from None
         except DecodeError:  # written by a newer version of mcpd, or another program
-            raise CannotRestore("cannot read the stored settings of this session") from None
-        raise CannotRestore("receives too many changes of this session at once")
+            raise Unavailable("cannot read the stored settings of this session") from None
+        raise Unavailable("receives too many changes of this session at once")
 
     def _apply(self, session: HttpSession, raw: bytes | None, base: _Saved | None = None) -> None:
         """Apply stored settings, unless this node has newer ones.
@@ -326,13 +326,13 @@ class SealedSessions:
     # -- the end -----------------------------------------------------------------------------
 
     async def forget(self, session: HttpSession) -> None:
-        """End a session on all nodes. Raises CannotRestore if they cannot be notified; then it continues."""
+        """End a session on all nodes. Raises Unavailable if they cannot be notified; then it continues."""
         assert session.sealed is not None
         try:
             await self._backplane.set(_key(session.sealed.uid, "x"), b"", session.sealed.rest)
             await self._node.broadcast("ended", session.sealed.uid)
         except BackplaneAway:
-            raise CannotRestore(_AWAY) from None
+            raise Unavailable(_AWAY) from None
 
     def _on_ended(self, _: str, body: list[object]) -> None:
         uid = str(body[0])

@@ -17,7 +17,7 @@ from mcpd.protocol.budget import address_of
 from mcpd.protocol.versions.table import Version
 from mcpd.server.backplane.base import EventStore
 from mcpd.server.http.core import Core
-from mcpd.server.http.http_session import CannotRestore, HttpSession
+from mcpd.server.http.http_session import HttpSession, Unavailable
 from mcpd.server.http.request import HttpRequest
 from mcpd.server.http.resumable_streams import MemoryEventStore, ResumableStreams
 
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from mcpd.server.http.sealed_sessions import SealedSessions
 
 ENDED = "The session has ended, and this request with it. Send initialize, without a session id, to start a new one"
+
+MANY_SESSIONS = "has reached its limit of sessions (setting max_sessions)"
 
 SPARE_AFTER = 300.0
 """Seconds without a request after which a session is dropped here, if any node can restore it."""
@@ -136,61 +138,67 @@ class Sessions:
         session = self._by_id.get(session_id)
         return session if session is not None and session.principal == principal else None
 
+    def has(self, session: HttpSession) -> bool:
+        """Whether a session has not ended."""
+        return self._by_id.get(session.id) is session
+
+    async def get(self, session_id: str, request: HttpRequest) -> HttpSession | None:
+        """Return the session of a request, also one that began in another process; None if there is none.
+
+        Raises Unavailable if that cannot be determined now.
+        """
+        session = self.find(session_id, self._core.principal(request))
+        if self.shared is not None and (session is None or session.is_doubtful):
+            return await self._restore(self.shared, session_id, request)
+        return session
+
     async def name(self, session: HttpSession) -> None:
-        """Give a session that was just initialized its final id. Raises CannotRestore."""
+        """Give a session that was just initialized its final id. Raises Unavailable."""
         if self.shared is not None:
             await self.shared.name(session)
 
     async def save(self, session: HttpSession) -> None:
-        """Share changed settings of a session with other processes. Raises CannotRestore if that fails."""
+        """Share changed settings of a session with other processes. Raises Unavailable if that fails."""
         if self.shared is not None:
             await self.shared.save(session)
 
-    async def restore(self, session_id: str, request: HttpRequest) -> HttpSession | None:
-        """Return a session that began in another process, or a doubtful one of this process; None if it has ended.
-
-        Raises CannotRestore if that cannot be determined now, or the limit of sessions is reached.
-        """
+    async def _restore(self, shared: SealedSessions, session_id: str, request: HttpRequest) -> HttpSession | None:
         principal = self._core.principal(request)
-        found = self.find(session_id, principal)
-        if found is None and session_id in self._by_id:
-            return None
-        shared = self.shared
+        session = self.find(session_id, principal)
+        if session is None and session_id in self._by_id:
+            return None  # it belongs to another principal
         try:
-            record = None if shared is None else await shared.load(session_id, principal)
-        except CannotRestore:
-            if found is not None:
-                return found  # it may have ended elsewhere, but sessions of this process are served anyway
+            record = await shared.load(session_id, principal)
+        except Unavailable:
+            if session is not None:
+                return session  # it may have ended elsewhere, but sessions of this process are served anyway
             raise
 
-        found = self.find(session_id, principal)
-        if found is not None and found.is_doubtful and shared is not None:
-            found.is_doubtful = False
+        # Meanwhile another request may have restored it, or it may have ended here.
+        session = self.find(session_id, principal)
+        if session is not None and session.is_doubtful:
+            session.is_doubtful = False
             if record is None:
-                self.end(found)
+                self.end(session)
                 return None
-            shared.adopt(found, record)
-        if found is not None or session_id in self._by_id:
-            return found  # another request was faster
+            shared.adopt(session, record)
+        if session is not None or record is None or session_id in self._by_id:
+            return session
 
-        if record is None:
-            return None
         if not self.make_room(request):
-            raise CannotRestore("has reached its limit of sessions (setting max_sessions)")
-
+            raise Unavailable(MANY_SESSIONS)
         session = self.new(request, session_id, record.version)
         try:
             record.restore(session.connection.session)
         except InternalError:
             self.drop(session)
-            raise CannotRestore("has no memory for this session") from None
-        if shared is not None:
-            shared.adopt(session, record)
+            raise Unavailable("has no memory for this session") from None
+        shared.adopt(session, record)
         self.add(session)
         return session
 
     async def delete(self, session: HttpSession) -> None:
-        """End a session at the request of its client, in all processes. Raises CannotRestore if that fails."""
+        """End a session at the request of its client, in all processes. Raises Unavailable if that fails."""
         if self.shared is not None:
             await self.shared.forget(session)
         self.end(session)

@@ -15,7 +15,7 @@ from mcpd.server.http import HttpSettings
 from mcpd.server.http.event_stream import EventStreamResponse
 from mcpd.server.http.reply import KeepAlive, Reply
 from mcpd.server.http.request import HttpRequest
-from mcpd.server.http.resumable_streams import NOT_RESUMABLE
+from mcpd.server.http.resumable_streams import ResumableStream
 
 
 class Client:
@@ -161,7 +161,7 @@ async def test_a_quiet_stream_says_that_it_is_there() -> None:
 
 async def test_an_answer_alone_is_json() -> None:
     client = Client()
-    reply = Reply(client.request, NOT_RESUMABLE, KeepAlive(0))
+    reply = Reply(client.request, ResumableStream, KeepAlive(0))
     reply.watch_for_disconnect()
     await turns()
     await reply.finish(b"{}", 404)
@@ -176,7 +176,7 @@ async def test_an_answer_alone_is_json() -> None:
 async def test_whoever_left_gets_nothing() -> None:
     client = Client()
     gone: list[int] = []
-    reply = Reply(client.request, NOT_RESUMABLE, KeepAlive(0))
+    reply = Reply(client.request, ResumableStream, KeepAlive(0))
     reply.watch_for_disconnect(lambda: gone.append(1))
     client.left.set()
     await turns()
@@ -189,12 +189,12 @@ async def test_whoever_left_gets_nothing() -> None:
 
 async def test_nothing_is_answered_to_what_was_given_up() -> None:
     client = Client()
-    reply = Reply(client.request, NOT_RESUMABLE, KeepAlive(0))
+    reply = Reply(client.request, ResumableStream, KeepAlive(0))
     await reply.finish(None)
     assert client.sent[0]["status"] == 202
     assert client.body == b""
     client = Client()
-    reply = Reply(client.request, NOT_RESUMABLE, KeepAlive(0))
+    reply = Reply(client.request, ResumableStream, KeepAlive(0))
     reply.send(b"{}")
     await reply.finish(None)
     assert client.body == b"data: {}\n\n"
@@ -208,7 +208,7 @@ async def test_a_server_that_fails_to_receive_has_no_client() -> None:
 
     client.request.receive = receive
     gone: list[int] = []
-    reply = Reply(client.request, NOT_RESUMABLE, KeepAlive(0))
+    reply = Reply(client.request, ResumableStream, KeepAlive(0))
     reply.watch_for_disconnect(lambda: gone.append(1))
     await turns()
     assert gone == [1]
@@ -218,7 +218,7 @@ async def test_a_server_that_fails_to_receive_has_no_client() -> None:
 async def test_beats_begin_with_the_first_and_stop_with_the_last() -> None:
     keep_alive = KeepAlive(0.01)
     client = Client()
-    reply = Reply(client.request, NOT_RESUMABLE, keep_alive)
+    reply = Reply(client.request, ResumableStream, keep_alive)
     reply.watch_for_disconnect()
     assert keep_alive._timer is not None
     await until(lambda: client.body.endswith(b":\n\n"))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Coroutine, Iterable
+from collections.abc import Coroutine
 from typing import Any
 
 import pytest
@@ -205,7 +205,7 @@ async def test_of_what_is_forgotten_the_rest_is_replayed() -> None:
         for number in range(5):
             await session.ask("tools/call", count(3, "")["params"], id=10 + number)
         assert [found.streams.get(number) is None for number in range(1, 7)] == [True] * 5 + [False]
-        assert len(found.streams) == 0
+        assert not found.streams.has_unread
 
 
 async def test_a_stream_goes_on_after_others_have_said_much() -> None:
@@ -241,7 +241,7 @@ async def test_streams_that_clients_left_are_not_waited_for_without_end() -> Non
             await busy(port, session, 0)
         found = port.app.sessions.find(session.id, "")
         assert found is not None
-        assert len(found.streams) < 20
+        assert len(found.streams._by_number) < 20
         assert (await port.ask(session.get(first))).status == 400
 
 
@@ -347,57 +347,6 @@ async def test_numbers_name_their_stream() -> None:
     assert await first.since(2) == []
     assert await first.since(0) is None
     assert await first.since(3) is None
-
-
-FRAMES = st.lists(
-    st.sampled_from([b"{}", b'{"a":"%d"}', b"[\n1,\r\n2]", b'"' + b"x" * 90 + b'"']), min_size=1, max_size=5
-)
-
-
-@given(st.lists(FRAMES, max_size=12), st.integers(1, 14), st.integers(1, 900), st.booleans())
-def test_a_whole_stream_is_what_its_events_are_one_by_one(
-    written: list[list[bytes]], most_events: int, most_bytes: int, primes: bool
-) -> None:
-    """The same bytes, and the same is kept of it and of those before it."""
-    plain, whole = kept(most_events, most_bytes), kept(most_events, most_bytes)
-    for number, frames in enumerate(written):
-        stream = ResumableStream(number, plain, primes=primes)
-        piece = b"".join([stream.priming(), *map(stream.write, frames)])
-        stream.complete()
-        assert whole.write_whole(number, frames, primes=primes) == piece
-        for earlier in range(number + 1):
-            assert resumed(whole, earlier) == resumed(plain, earlier)
-
-
-def resumed(streams: ResumableStreams, number: int) -> object:
-    """What a client can have of a stream after each of its events; None if the stream is forgotten."""
-    stream = streams.get(number)
-    if stream is None:
-        return None
-    return stream.is_complete, stream.is_over, [at_once(stream.numbered_since(position)) for position in range(8)]
-
-
-async def test_the_store_of_somebody_else_gets_a_whole_stream_event_by_event() -> None:
-    """Of its interface `EventStore` says nothing of streams that come whole; nor may one of a derived class miss it."""
-    added: list[bytes] = []
-
-    class Heard(MemoryEventStore):
-        def add(self, stream: int, number: int, data: bytes) -> Iterable[int]:
-            added.append(data)
-            return super().add(stream, number, data)
-
-    streams = ResumableStreams("id", lambda _: Heard(10, 1000), 1)
-    whole = streams.write_whole(1, [b"{}", b"[]"], primes=True)
-    assert added == [b"id: 1-1\nretry: 1\ndata: \n\n", b"id: 1-2\ndata: {}\n\n", b"id: 1-3\ndata: []\n\n"]
-    assert whole == b"".join(added)
-
-
-async def test_a_large_stream_is_kept_event_by_event() -> None:
-    """What is large is not kept in one piece, of which a copy would be made for each event that is forgotten."""
-    store = MemoryEventStore(3, 1 << 20)
-    ResumableStreams("id", lambda _: store, 1).write_whole(1, [b"{}", b"x" * 70_000], primes=False)
-    assert [number for number, _ in await store.after(1, 0)] == [1, 2]
-    assert len(store._kept) == 2
 
 
 def at_once(work: Coroutine[Any, Any, Any]) -> Any:

@@ -163,7 +163,7 @@ async def test_a_request_that_nobody_records_takes_few_steps_more() -> None:
             "_begin": 1,
             "_known": 1,
             "read": 1,
-            "offered": 1,
+            "find_enabled": 1,
             "_finish": 1,
             "_in_context": 1,
             "_end": 1,
