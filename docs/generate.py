@@ -10,6 +10,7 @@ from textwrap import fill
 import click
 
 from mcpd import errors
+from mcpd.auth.settings import PROVIDERS
 from mcpd.cli.group import cli
 from mcpd.protocol.versions import table
 from mcpd.server.settings import Option, command_options
@@ -126,7 +127,34 @@ def _cell(text: str) -> str:
     return re.sub(r"\s+", " ", text).replace("|", "\\|").strip()
 
 
+def authorization_servers() -> str:
+    """Return the page about the settings of providers of authorization."""
+    lines = [
+        "# Authorization servers",
+        "",
+        "How to set up well-known [authorization servers](../authorization.md#an-authorization-server). The steps",
+        "follow the documentation of the providers; they were not tested with accounts.",
+        "",
+        "```toml",
+        "[auth]",
+        'public-url = "https://tools.example.com/mcp"',
+        'provider = "auth0"',
+        'tenant = "example.eu.auth0.com"',
+        "```",
+        "",
+    ]
+    for name, provider in PROVIDERS.items():
+        lines += [f"## {provider.title} (`{name}`)", ""]
+        values = {"tenant": provider.tenant_is, "audience": provider.needs_audience}
+        settings = [f"- `{key}`: {text}." for key, text in values.items() if text]
+        steps = [f"{number}. {step[0].upper()}{step[1:]}." for number, step in enumerate(provider.steps, start=1)]
+        for block in (settings, steps, [f"Note: {provider.trap}."]):
+            lines += [*block, ""] if block else []
+    return "\n".join(lines)
+
+
 PAGES = {
+    "authorization-servers.md": authorization_servers,
     "command-line.md": command_line,
     "environment.md": environment,
     "errors.md": error_codes,

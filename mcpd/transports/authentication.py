@@ -48,7 +48,7 @@ _MOST_AT_ONCE = 1024
 class Refusal(Struct, frozen=True):
     """An HTTP answer that refuses a request.
 
-    Args:
+    Attributes:
         status: 400, 401, 403, 404, 429, 500 or 503.
         text: A message for people.
         headers: Further headers, such as `WWW-Authenticate`.

@@ -11,7 +11,6 @@ from typing import Any
 from urllib.parse import parse_qs
 
 import pytest
-from conftest import REPOSITORY
 from support.http_peer import Answer, Port, modern, serving
 from support.issuer import TestIssuer, issuing
 
@@ -149,15 +148,3 @@ def test_how_providers_spell_themselves() -> None:
         settings_of("acme", "x")
     with pytest.raises(ConfigurationError, match="cannot be combined: use one of"):
         auth_of(AuthSettings(provider="auth0", tenant="x.auth0.com", issuer="https://i.example"))
-
-
-@pytest.mark.parametrize("name", PROVIDERS)
-def test_the_page_has_each_provider(name: str) -> None:
-    """With every click, in its order."""
-    text = " ".join((REPOSITORY / "docs" / "authorization.md").read_text(encoding="utf-8").split())
-    known = PROVIDERS[name]
-    section = text.partition(f"### {known.title} (`{name}`)")[2].partition("###")[0].partition(" ## ")[0]
-    said = [known.tenant_is, *known.steps, known.trap]
-    places = [section.lower().find(" ".join(one.split()).lower()) for one in said]
-    assert -1 not in places
-    assert places == sorted(places)

@@ -33,7 +33,9 @@ def test_each_page_can_be_reached_from_the_index() -> None:
     assert linked >= set(PAGES) - {"index.md"}
 
 
-@pytest.mark.parametrize("name", ["command-line.md", "environment.md", "errors.md", "versions.md"])
+@pytest.mark.parametrize(
+    "name", ["authorization-servers.md", "command-line.md", "environment.md", "errors.md", "versions.md"]
+)
 def test_the_reference_is_what_the_code_says(name: str) -> None:
     # In a process of its own: other tests register options of extensions.
     program = f"import runpy; print(runpy.run_path({str(DOCS / 'generate.py')!r})['PAGES'][{name!r}](), end='')"

@@ -1,4 +1,4 @@
-"""The table of metrics in docs/monitoring.md says what there is: names, types, labels and meanings."""
+"""The table of metrics in docs/reference/metrics.md says what there is: names, types, labels and meanings."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from mcpd.server.http import HttpSettings
 from mcpd.server.observe.metrics import Family, Meter
 from mcpd.server.observe.report import Heartbeat, Report
 
-PAGE = REPOSITORY / "docs" / "monitoring.md"
+PAGE = REPOSITORY / "docs" / "reference" / "metrics.md"
 _SUFFIXES = {"counter": "_total", "info": "_info"}
 _ROW = re.compile(r"\| `(\w+)` \| (\w+) \| ([\w` ]*)\| (.+) \|")
 
