@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import html
 import json
 import re
 from decimal import Decimal
@@ -32,9 +33,14 @@ NAMES = {
 def rows(heading: str) -> list[list[str]]:
     """The cells of the table under a heading."""
     lines = PAGE.partition(heading)[2].partition("\n\n")[0].splitlines()[2:]
-    found = [[cell.strip().replace("\\|", "|") for cell in re.split(r"(?<!\\)\|", line)[1:-1]] for line in lines]
+    found = [[_as_markdown(cell.strip()) for cell in line.split("|")[1:-1]] for line in lines]
     assert found
     return found
+
+
+def _as_markdown(cell: str) -> str:
+    """A cell whose code has a bar is HTML."""
+    return html.unescape(re.sub("</?code>", "`", cell))
 
 
 def in_code(cell: str) -> list[str]:
