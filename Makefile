@@ -3,7 +3,8 @@
 #
 #   make serve    a working server on http://127.0.0.1:8080/mcp (and WebSocket) from an empty checkout
 #   make check    format, lint, types, import contract, unit tests: under two minutes
-#   make test     everything, with all that the tests need; what CI runs
+#   make test     all tests but the nightly ones, with all that they need
+#   make nightly  soaks, drills behind proxies, the oldest dependencies, and the coverage of the fast tests
 #   make test-all-pythons   the core tests with each Python from 3.11 to 3.14 that the machine has
 #   make clients  agent frameworks, hosts and bundles; our client against servers of others; what CI runs too
 #   make docs     the documentation site, in .site
@@ -36,7 +37,7 @@ ADDR  ?= :8080
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python3.14; do \
 	"$$p" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo "$$p" && break; done)
 
-.PHONY: serve check docs static compiled test unit test-all-pythons clients published bench soak soak-nodes conformance format clean setup setup-serve setup-test setup-clients debian
+.PHONY: serve check docs static compiled test nightly unit test-all-pythons clients published bench soak soak-nodes conformance format clean setup setup-serve setup-test setup-clients debian
 
 # ------------------------------------------------------------------------------- what to run
 
@@ -63,17 +64,17 @@ compiled: $(VENV)/.test
 	@$(PY) -m pytest --collect-only -q >/dev/null
 
 # What has to be fetched is fetched side by side, and the code read by its tools meanwhile.
-# Coverage is that of most fast tests, and of slow ones that alone reach what they are about: measuring takes time.
-# Some of the tests cannot reach the coverage that all of them have to.
+# Many tests wait for another program, so four processes keep two cores busy.
 test: $(VENV)/.test
 	@$(MAKE) -j 4 -O setup-test static compiled
+	$(PY) -m pytest -n 4 --dist worksteal -q -m "not nightly and not clients" $(PYTEST_ARGS)
+
+# Measuring what lines run makes the tests half as fast, so it is done here, and without tests that tell nothing more.
+nightly: $(VENV)/.test
+	@$(MAKE) -j 4 -O setup-test
+	$(PY) -m pytest -n 3 --dist worksteal -q -m "nightly" $(PYTEST_ARGS)
 	rm -f .coverage .coverage.*
-ifeq ($(PYTEST_ARGS),)
-	$(PY) -m pytest -n 3 --dist worksteal -q -m "(not slow and not unmeasured or covered) and not clients" --cov --cov-report=term
-	$(PY) -m pytest -n 3 --dist worksteal -q -m "(slow and not covered or unmeasured) and not clients"
-else
-	$(PY) -m pytest -n 2 --dist worksteal -m "not clients" $(PYTEST_ARGS)
-endif
+	$(PY) -m pytest -n 3 --dist worksteal -q -m "(not slow and not unmeasured or covered) and not nightly and not clients" --cov --cov-report=term $(PYTEST_ARGS)
 
 clients: $(VENV)/.test
 	@$(MAKE) -j 4 -O setup-clients

@@ -108,11 +108,14 @@ async def _alone(test: Awaitable[None]) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What needs a browser is slow: each process of the tests starts one. The longest test begins first."""
+    """What needs a browser is slow: each process of the tests starts one. So is what is nightly.
+
+    The longest test begins first.
+    """
     for item in items:
         if item.nodeid.partition("::")[0] in UNMEASURED:
             item.add_marker(pytest.mark.unmeasured)
-        if "chromium" in getattr(item, "fixturenames", ()):
+        if "chromium" in getattr(item, "fixturenames", ()) or item.get_closest_marker("nightly"):
             item.add_marker(pytest.mark.slow)
     items.sort(key=lambda item: item.name != LONGEST)
 

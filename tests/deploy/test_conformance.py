@@ -15,7 +15,7 @@ from support.official_clients import Run, runner
 from support.redis_server import NEEDS_REDIS
 from support.service_stage import missing, service
 
-pytestmark = [pytest.mark.slow, NEEDS_REDIS]
+pytestmark = [pytest.mark.nightly, NEEDS_REDIS]
 PROXIES = ("nginx", "haproxy")
 CLIENTS = [
     ("mcp 1", "legacy"),

@@ -19,7 +19,7 @@ from support.service_stage import Service, missing
 from support.slow_way import SlowWay, slow_way
 
 pytestmark = [
-    pytest.mark.slow,
+    pytest.mark.nightly,
     NEEDS_REDIS,
     pytest.mark.skipif(bool(missing("nginx")), reason="nginx is not installed"),
 ]

@@ -14,7 +14,7 @@ from support.drills import drill, hang_up, result_text
 from support.http_peer import Peer, Port, call, initialize, modern, post
 from support.redis_server import NEEDS_REDIS
 
-pytestmark = [pytest.mark.slow, NEEDS_REDIS]
+pytestmark = [pytest.mark.nightly, NEEDS_REDIS]
 LISTENERS = 2000
 SESSIONS = 10_000
 AT_ONCE = 50

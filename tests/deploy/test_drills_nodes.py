@@ -18,7 +18,7 @@ from support.redis_server import NEEDS_REDIS
 from support.service_stage import NodeProcess, Service, missing
 
 pytestmark = [
-    pytest.mark.slow,
+    pytest.mark.nightly,
     NEEDS_REDIS,
     pytest.mark.skipif(bool(missing("nginx")), reason="nginx is not installed"),
 ]

@@ -15,7 +15,7 @@ from support.redis_server import NEEDS_REDIS
 from support.service_stage import KEY, Service, missing
 
 pytestmark = [
-    pytest.mark.slow,
+    pytest.mark.nightly,
     NEEDS_REDIS,
     pytest.mark.skipif(bool(missing("nginx")), reason="nginx is not installed"),
 ]

@@ -15,7 +15,7 @@ from support.http_peer import Port, Session, call, modern
 from support.redis_server import NEEDS_REDIS
 from support.service_stage import NodeProcess, missing, service, speak_by_every_transport
 
-pytestmark = [pytest.mark.slow, NEEDS_REDIS]
+pytestmark = [pytest.mark.nightly, NEEDS_REDIS]
 
 SERVER = """
 import asyncio, os

@@ -21,7 +21,7 @@ import pytest
 from conftest import Child
 from websockets.sync.client import connect
 
-pytestmark = [pytest.mark.slow, pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")]
+pytestmark = [pytest.mark.nightly, pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")]
 
 SERVER = """
 import os
@@ -225,7 +225,7 @@ def test_so_does_a_plain_function(child: Child, server_file: str, way: Any) -> N
         flood(talk, "messages_in_thread", 2_000)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.timeout(400)
 @each_way
 @pytest.mark.parametrize(

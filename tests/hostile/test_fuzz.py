@@ -110,7 +110,7 @@ def test_a_few_fuzzed_messages(child: Child, wire: str, version: str) -> None:
     WIRES[wire][0](child, version, 100)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("wire", WIRES)
 @each_version

@@ -13,7 +13,7 @@ from support.redis_server import NEEDS_REDIS
 from support.service_stage import missing
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @NEEDS_REDIS
 @pytest.mark.skipif(bool(missing("nginx")), reason="nginx is not installed")
 def test_what_was_sent_adds_up(child: Child, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -22,7 +22,7 @@ from mcpd.auth.introspection import Introspection
 from mcpd.auth.jwt import Jwt
 from mcpd.transports.guards import Access
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.nightly
 
 APPROVE = str(REPOSITORY / "conformance" / "approve.py")
 SECRET = "s" * 32

@@ -235,7 +235,7 @@ async def test_connections_opened_and_dropped() -> None:
         assert not stage.server._connections
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 async def test_10_000_connections_opened_and_dropped() -> None:
     stage = Stage()
     async with serving(stage.server) as port:
@@ -400,7 +400,7 @@ async def hammer(port_number: int, answers: list[int]) -> None:
             await peer.aclose()
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("second", [False, True], ids=["SIGTERM", "twice"])
 async def test_sigterm_under_load(child: Child, second: bool) -> None:
     """Requests, sessions, listeners and stuck clients: it ends within its grace, with 0 and without a traceback."""

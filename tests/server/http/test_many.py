@@ -142,7 +142,7 @@ class Crowd:
         return counted
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="reads the memory of a process from /proc")
 @pytest.mark.timeout(400)
 def test_2000_sessions_and_2000_listeners(child: Child) -> None:

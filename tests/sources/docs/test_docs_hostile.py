@@ -109,7 +109,7 @@ async def test_what_is_written_to_deceive(tmp_path: Path) -> None:
             assert path in [one["path"] for one in found]
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 async def test_very_many_files(tmp_path: Path) -> None:
     """100,000: as many as the limit says are served, it is told that there are more, and a list is there at once."""
     for number in range(100):
