@@ -15,7 +15,7 @@ import click
 
 from mcpd.cli.options import client_command, json_option, server_options
 from mcpd.cli.talk.connecting import ServerOptions, describe_error, resolve_target, run, without_secrets
-from mcpd.cli.talk.terminal import Terminal, can_print, counted, json_text
+from mcpd.cli.talk.terminal import Terminal, arrow, can_print, counted, json_text
 from mcpd.cli.talk.words import WrongUse
 from mcpd.errors import ConfigurationError, McpdError
 from mcpd.protocol.printable import mask_command, printable
@@ -311,17 +311,13 @@ def _print_findings(terminal: Terminal, report: AppReport | AppsReport, *, verbo
         return
     for cause in report.causes:
         status: Status = "failure" if cause.severity == "failure" else "warning"
-        advice = f" {_arrow()} {cause.advice}" if cause.advice else ""
+        advice = f" {arrow()} {cause.advice}" if cause.advice else ""
         terminal.out_safe(f"  {_mark(terminal, status)} {printable(cause.text + advice, 4000)}")
 
 
 def _mark(terminal: Terminal, status: Status) -> str:
     sign, word, style = _SIGNS[status]
     return terminal.styled(sign if can_print(sign) else word, style)
-
-
-def _arrow() -> str:
-    return "→" if can_print("→") else "->"
 
 
 def _print_check(terminal: Terminal, check: Check) -> None:
@@ -335,7 +331,7 @@ def _print_check(terminal: Terminal, check: Check) -> None:
         # Consecutive findings with the same advice show it once, after the last one.
         is_last = at + 1 == len(worst) or worst[at + 1].advice != finding.advice
         if finding.advice and is_last:
-            terminal.out_safe(f"{margin}{_arrow()} {printable(finding.advice, 2000)}")
+            terminal.out_safe(f"{margin}{arrow()} {printable(finding.advice, 2000)}")
 
 
 def _summary(terminal: Terminal, found: AppsReport) -> str:

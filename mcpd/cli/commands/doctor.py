@@ -8,22 +8,22 @@ import re
 import shutil
 import sys
 import textwrap
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
+from mcpd.cli.doctor.program import try_command
 from mcpd.cli.doctor.report import Report, Status, Step
+from mcpd.cli.doctor.urls import try_url
+from mcpd.cli.install.checks import Finding, examine_entry
+from mcpd.cli.install.health import CheckedFile, CheckedServer, check_hosts
 from mcpd.cli.options import TARGET_HELP, ClientCommand, connection_options, json_option, server_options
 from mcpd.cli.talk.connecting import ServerOptions, resolve_target, without_secrets
-from mcpd.cli.talk.terminal import can_print, counted, json_text
+from mcpd.cli.talk.terminal import arrow, can_print, counted, json_text
 from mcpd.cli.talk.words import WrongUse, with_help
 from mcpd.client.targets.named import CommandTarget, UrlTarget
 from mcpd.errors import ConfigurationError
 from mcpd.protocol.printable import mask_command, printable
-
-if TYPE_CHECKING:
-    from mcpd.cli.install.checks import Finding
-    from mcpd.cli.install.health import CheckedFile, CheckedServer
 
 _HELP = """Test a server step by step, as a host (an AI program such as Claude Code) would, and report what works,
 what does not work, and how to fix it.
@@ -77,10 +77,8 @@ def doctor_command(
         return _check_hosts(timeout, as_json=as_json)
     if target is not None and command:
         raise click.UsageError(f"write the target {target} or a command after --, not both")
-    report = Report(lambda step: None if as_json else _StepPrinter().print(step))
-    if target is not None and ":" in target:
-        from mcpd.cli.install.checks import examine_entry
-
+    report = Report(lambda step: None if as_json else _print_step(step))
+    if target is not None:
         examine_entry(target, report)
     server = server_options(target, command, {**shared, "timeout": timeout, "version": None})
     found = _find(server, report)
@@ -110,72 +108,47 @@ def _find(server: ServerOptions, report: Report) -> CommandTarget | UrlTarget | 
 
 def _advice_on(error_text: str) -> str:
     """The advice for an error whose text gives none."""
-    for pattern, advice in _ADVICE:
-        if pattern.search(error_text):
-            return advice
-    return "name a file, a URL, or a program after --"
+    return next(advice for pattern, advice in _ADVICE.items() if re.search(pattern, error_text))
 
 
-_ENTRY = '{"mcpServers": {"NAME": {"command": "…", "args": ["…"]}}}'
-_ADVICE = (
-    (re.compile(r", line \d+, column \d+: "), "correct the file there: a comma, quote or bracket is missing or extra"),
-    (
-        re.compile("no configuration"),
-        "check whether the host is installed: mcpd install --list shows all installed hosts",
-    ),
-    (re.compile("no servers in its"), "to add a server: mcpd install HOST SERVER"),
-    (
-        re.compile("no mcpServers|contains no servers"),
-        f"add servers to the file: {_ENTRY}",
-    ),
-    (re.compile("is not a URL"), "write http://HOST:PORT/mcp"),
-)
+_ADVICE = {
+    r", line \d+, column \d+: ": "correct the file there: a comma, quote or bracket is missing or extra",
+    "no configuration": "check whether the host is installed: mcpd install --list shows all installed hosts",
+    "no servers in its": "to add a server: mcpd install HOST SERVER",
+    "no mcpServers|contains no servers": 'add servers to the file: {"mcpServers": {"NAME": {"command": "…"}}}',
+    "is not a URL": "write http://HOST:PORT/mcp",
+    "": "name a file, a URL, or a program after --",
+}
 
 
 async def _test(target: CommandTarget | UrlTarget, report: Report, timeout: float) -> None:
     if isinstance(target, UrlTarget):
-        from mcpd.cli.doctor.urls import try_url
-
         await try_url(target, report, timeout)
-        return
-    from mcpd.cli.doctor.program import try_command
-
-    await try_command(target, report, timeout)
+    else:
+        await try_command(target, report, timeout)
 
 
-class _StepPrinter:
-    """Prints steps as lines; on a terminal in colour and wrapped to its width."""
+def _print_step(step: Step) -> None:
+    """Print a sign, the name and the result of a step, and its advice; on a terminal in colour and wrapped."""
+    is_terminal = sys.stdout.isatty()
+    sign = _SIGNS[step.status] if _has_signs() else _WORDS[step.status]
+    if is_terminal and not os.environ.get("NO_COLOR"):
+        sign = f"{_COLOURS[step.status]}{sign}{_OFF}"
+    took = f"  ({step.seconds * 1000:.0f} ms)" if step.seconds is not None and step.name != "first answer" else ""
+    margin = " " * (_NAME_WIDTH + 2)
+    lines = [(f"{sign} {step.name:<{_NAME_WIDTH}}", f"{printable(step.text, 2000)}{took}", margin)]
+    if step.advice:
+        lines.append((f"{margin}{arrow()} ", printable(step.advice, 2000), f"{margin}  "))
 
-    def __init__(self) -> None:
-        is_terminal = sys.stdout.isatty()
-        self._has_colours = is_terminal and not os.environ.get("NO_COLOR")
-        self._width = max(shutil.get_terminal_size().columns, 60) if is_terminal else 0
-
-    def print(self, step: Step) -> None:
-        """Print a step: a sign, its name and the result; below that the advice."""
-        sign = _SIGNS[step.status] if _has_signs() else _WORDS[step.status]
-        if self._has_colours:
-            sign = f"{_COLOURS[step.status]}{sign}{_OFF}"
-        took = f"  ({step.seconds * 1000:.0f} ms)" if step.seconds is not None and step.name != "first answer" else ""
-        margin = " " * (_NAME_WIDTH + 2)
-        self._print(f"{sign} {step.name:<{_NAME_WIDTH}}", f"{printable(step.text, 2000)}{took}", margin)
-        if step.advice:
-            self._print(f"{margin}{_arrow()} ", printable(step.advice, 2000), f"{margin}  ")
-
-    def _print(self, head: str, text: str, margin: str) -> None:
-        if not self._width:
-            click.echo(head + text)
-            return
-        lines = textwrap.wrap(text, max(self._width - len(margin), 30)) or [""]
-        click.echo(head + f"\n{margin}".join(lines))
+    for head, text, indent in lines:
+        if is_terminal:
+            room = max(shutil.get_terminal_size().columns, 60) - len(indent)
+            text = f"\n{indent}".join(textwrap.wrap(text, max(room, 30)))
+        click.echo(head + text)
 
 
 def _has_signs() -> bool:
     return can_print("✓✗–→")
-
-
-def _arrow() -> str:
-    return "→" if can_print("→") else "->"
 
 
 def _summary(report: Report) -> str:
@@ -194,7 +167,6 @@ _HOST_WORDS = {"works": "ok", "broken": "PROBLEM", "off": "off", "not started": 
 
 def _check_hosts(timeout: float, *, as_json: bool) -> int:
     """Test all hosts; 0 if every server works, otherwise 1."""
-    from mcpd.cli.install.health import check_hosts
 
     def on_file(checked: CheckedFile) -> None:
         if not as_json:
@@ -234,7 +206,7 @@ def _state(server: CheckedServer) -> str:
 def _print_finding(finding: Finding, margin: str) -> None:
     click.echo(f"{margin}{'' if finding.is_problem else 'warning: '}{printable(finding.text, 1000)}")
     if finding.advice:
-        click.echo(f"{margin}  {_arrow()} {printable(finding.advice, 1000)}")
+        click.echo(f"{margin}  {arrow()} {printable(finding.advice, 1000)}")
 
 
 def _hosts_summary(found: list[CheckedFile]) -> str:
@@ -254,20 +226,6 @@ def _file_members(checked: CheckedFile) -> dict[str, Any]:
         "name": checked.host.name,
         "file": checked.path,
         "isProject": checked.is_project,
-        "findings": [_finding_members(finding) for finding in checked.findings],
-        "servers": [
-            {
-                "name": server.name,
-                "state": server.state,
-                "tools": server.tools,
-                "seconds": round(server.seconds, 4),
-                "findings": [_finding_members(finding) for finding in server.findings],
-                "stderr": server.stderr_tail,
-            }
-            for server in checked.servers
-        ],
+        "findings": checked.findings,
+        "servers": checked.servers,
     }
-
-
-def _finding_members(finding: Finding) -> dict[str, Any]:
-    return {"text": finding.text, "advice": finding.advice, "isProblem": finding.is_problem}

@@ -78,10 +78,8 @@ class Child:
         child._stdin, _ = await loop.connect_write_pipe(asyncio.BaseProtocol, process.stdin)
         child._pipes.append(child._stdin)
         stdout, stderr = await child._reader(process.stdout), await child._reader(process.stderr)
-        child._reading = [
-            asyncio.create_task(child._read_stdout(stdout)),
-            asyncio.create_task(child._read_stderr(stderr)),
-        ]
+        readers = (child._read_stdout(stdout), child._read_stderr(stderr))
+        child._reading = [asyncio.create_task(reader) for reader in readers]
         return child
 
     async def _reader(self, pipe: IO[bytes] | None) -> asyncio.StreamReader:
@@ -190,10 +188,7 @@ def advice_for_ending(lines: list[str], code: int) -> str:
         if found := _NO_NODE_MODULE.search(line):
             return f"{found[1]} is missing. Is the path right? Otherwise run npm install in the server's folder"
         if found := _NO_VARIABLE.search(line):
-            name = found[1]
-            return (
-                f"does it need the variable {name}? Set it with --env {name}=…, and in a host's configuration in `env`"
-            )
+            return f"does it need the variable {found[1]}? Set it with --env {found[1]}=…, and in a host's configuration in `env`"
         if found := _NO_PACKAGE.search(line):
             return "npm does not have this package: is its name right?"
 
@@ -261,7 +256,6 @@ class Dialogue:
         self._garbage_bytes = 0
         self._last_id = 0
         self._waiting: asyncio.Future[tuple[dict[str, Any], int]] | None = None
-        self._replies: set[asyncio.Task[None]] = set()
 
     async def start(self, target: CommandTarget, environment: Mapping[str, str] | None = None) -> None:
         """Start the process; see `Child.start`. Raises OSError or ValueError."""
@@ -330,10 +324,7 @@ class Dialogue:
 
     async def end(self) -> Ending:
         """End the process."""
-        ending = await self.child.end()
-        for task in self._replies:
-            task.cancel()
-        return ending
+        return await self.child.end()
 
     async def _write_and_watch(self, line: bytes) -> None:
         self.child.write(line)
@@ -367,21 +358,14 @@ class Dialogue:
         if "method" in message:
             if "id" in message:
                 self.asked.append(str(message["method"])[:100])
-                reply = asyncio.create_task(self._reply(message))
-                self._replies.add(reply)
-                reply.add_done_callback(self._replies.discard)
+                answer: dict[str, Any] = {"error": {"code": -32601, "message": "mcpd doctor answers no requests"}}
+                if message["method"] == "ping":
+                    answer = {"result": {}}
+                self.child.write(encode({"jsonrpc": "2.0", "id": message["id"], **answer}))
         elif self._waiting is not None and not self._waiting.done() and message.get("id") == self._last_id:
             self._waiting.set_result((message, size))
         else:
             self.strange_answers += 1
-
-    async def _reply(self, message: dict[str, Any]) -> None:
-        answer: dict[str, Any] = {"jsonrpc": "2.0", "id": message["id"]}
-        if message["method"] == "ping":
-            answer["result"] = {}
-        else:
-            answer["error"] = {"code": -32601, "message": "mcpd doctor answers no requests"}
-        self.child.write(encode(answer))
 
     def _note_garbage(self, line: bytes) -> None:
         self.garbage_lines += 1

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 from contextlib import suppress
 from ipaddress import ip_address
 from urllib.parse import urljoin, urlsplit
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from mcpd.cli.doctor.dialogue import (
     WITH_HANDSHAKE,
@@ -14,7 +18,7 @@ from mcpd.cli.doctor.dialogue import (
     NoAnswer,
     has_handshake,
 )
-from mcpd.cli.doctor.login import judge_refusal, walk_discovery
+from mcpd.cli.doctor.login import judge_refusal
 from mcpd.cli.doctor.offers import try_client
 from mcpd.cli.doctor.report import Report
 from mcpd.cli.doctor.web import MAX_BYTES, Reply, Web
@@ -26,17 +30,16 @@ from mcpd.transports.challenge import advice_on
 _GUESSES = ("/mcp", "/mcp/", "/sse", "/", "/api/mcp", "/v1/mcp", "/message")
 
 
-class Endpoint:
+class Endpoint(Struct, frozen=True):
     """A URL at which a server answers."""
 
-    def __init__(self, web: Web, reply: Reply, *, version: str = WITH_HANDSHAKE, is_old: bool = False) -> None:
-        self.web = web
-        self.reply = reply
-        """The response to the first request."""
-        self.version = version
-        """The version of the first request."""
-        self.is_old = is_old
-        """Whether it speaks HTTP+SSE, the transport of 2024-11-05."""
+    web: Web
+    reply: Reply
+    """The response to the first request."""
+    version: str = WITH_HANDSHAKE
+    """The version of the first request."""
+    is_old: bool = False
+    """Whether it speaks HTTP+SSE, the transport of 2024-11-05."""
 
     @property
     def session(self) -> str | None:
@@ -57,11 +60,8 @@ async def find_endpoint(web: Web, report: Report) -> Endpoint | None:
         return Endpoint(web, reply)
     if reply.status == 401:
         return Endpoint(web, reply)
-    try:
-        modern = await web.greet(WITHOUT_HANDSHAKE)
-    except NoAnswer:
-        modern = reply
-    if "supportedVersions" in (modern.opening or {}):
+    modern = await _greet(web, WITHOUT_HANDSHAKE)
+    if modern is not None and "supportedVersions" in (modern.opening or {}):
         _report_endpoint(web, modern, report)
         return Endpoint(web, modern, version=WITHOUT_HANDSHAKE)
 
@@ -85,12 +85,8 @@ def _report_endpoint(web: Web, reply: Reply, report: Report) -> None:
     asked = web.target.url.partition("?")[0]
     if reply.url.partition("?")[0] != asked:
         text = f"{printable(asked)} redirects to {printable(reply.url)}"
-        report.warn(
-            "endpoint",
-            text,
-            "give hosts that URL, because not all of them follow redirects",
-            seconds=reply.head_seconds,
-        )
+        advice = "give hosts that URL, because not all of them follow redirects"
+        report.warn("endpoint", text, advice, seconds=reply.head_seconds)
     else:
         how = "in an event stream" if reply.kind == "text/event-stream" else "as JSON"
         report.ok("endpoint", f"POST {urlsplit(asked).path} is answered {how}", seconds=reply.head_seconds)
@@ -103,22 +99,23 @@ async def _guess(web: Web, reply: Reply, report: Report) -> None:
         said = f", and with more than {MAX_BYTES // 1024 // 1024} MiB"
 
     path = urlsplit(web.target.url).path or "/"
-    for guess in _GUESSES:
-        if guess == path:
-            continue
+    text = f"no server at {path} (status {reply.status}{said})"
+    guesses = [guess for guess in _GUESSES if guess != path]
+    for guess in guesses:
         url = urljoin(web.target.url, guess)
-        if await _answers(web, url):
-            report.fail("endpoint", f"no server at {path} (status {reply.status}{said})", f"it is at {url}")
+        answer = await _greet(web, WITH_HANDSHAKE, url=url)
+        is_refusal = answer is not None and answer.status == 401 and "www-authenticate" in answer.headers
+        if answer is not None and (answer.opening is not None or is_refusal):
+            report.fail("endpoint", text, f"it is at {url}")
             return
         if guess == "/sse" and await _has_old_transport(web, url):
             advice = f'it speaks HTTP+SSE of 2024-11-05 at {url}: use that URL, with "type": "sse" in hosts'
-            report.fail("endpoint", f"no server at {path} (status {reply.status}{said})", advice)
+            report.fail("endpoint", text, advice)
             return
 
-    tried = ", ".join(guess for guess in _GUESSES if guess != path)
-    has_token = any(name.lower() == "authorization" for name in web.target.headers)
+    tried = ", ".join(guesses)
     text = f"POST {path} is answered with status {reply.status}{said}"
-    report.fail("endpoint", text, _advice(reply, tried, has_token))
+    report.fail("endpoint", text, _advice(reply, tried, web.has_token))
 
 
 def _advice(reply: Reply, tried: str, has_token: bool) -> str:
@@ -144,25 +141,14 @@ def _advice(reply: Reply, tried: str, has_token: bool) -> str:
     return "answer `initialize` with a JSON-RPC result that has protocolVersion, capabilities and serverInfo"
 
 
-async def _answers(web: Web, url: str) -> bool:
-    try:
-        reply = await web.greet(WITH_HANDSHAKE, url=url)
-    except NoAnswer:
-        return False
-    return reply.opening is not None or (reply.status == 401 and "www-authenticate" in reply.headers)
-
-
 async def _has_old_transport(web: Web, url: str) -> bool:
     """Return whether GET opens a stream that begins with the event `endpoint`."""
+    fields = {"Accept": "text/event-stream"}
     try:
-        reply = await web.ask(
-            "GET", {"Accept": "text/event-stream"}, url=url, until=lambda data: b"\n\n" in data.replace(b"\r", b"")
-        )
+        reply = await web.ask("GET", fields, url=url, until=lambda data: b"\n\n" in data.replace(b"\r", b""))
     except NoAnswer:
         return False
-    return reply.kind == "text/event-stream" and b"event: endpoint" in reply.body.replace(
-        b"event:endpoint", b"event: endpoint"
-    )
+    return reply.kind == "text/event-stream" and re.search(rb"event: ?endpoint", reply.body) is not None
 
 
 _STRANGER = "https://stranger.example"
@@ -189,9 +175,11 @@ async def try_exposure(web: Web, version: str, report: Report) -> None:
     await _try_cors(web, report)
 
 
-async def _greet(web: Web, version: str, headers: dict[str, str]) -> Reply | None:
+async def _greet(
+    web: Web, version: str, headers: dict[str, str] | None = None, *, url: str | None = None
+) -> Reply | None:
     try:
-        return await web.greet(version, headers)
+        return await web.greet(version, headers, url=url)
     except NoAnswer:
         return None
 
@@ -283,9 +271,8 @@ def _judge(reply: Reply, report: Report) -> None:
         text = f"the stream is compressed ({printable(reply.headers['content-encoding'])}){named}"
         report.warn("streams", text, _UNBUFFER)
     elif reply.head_seconds > _SLOW_SECONDS:
-        report.warn(
-            "streams", f"one began after {reply.head_seconds:.1f} s{named}", _UNBUFFER, seconds=reply.head_seconds
-        )
+        text = f"one began after {reply.head_seconds:.1f} s{named}"
+        report.warn("streams", text, _UNBUFFER, seconds=reply.head_seconds)
     else:
         report.ok("streams", f"one began at once{named}", seconds=reply.head_seconds)
 
@@ -297,34 +284,28 @@ async def try_http(target: UrlTarget, report: Report, timeout: float) -> None:
     if endpoint is None:
         return
     if endpoint.reply.status == 401:
-        await judge_refusal(web, endpoint.reply, report)
-        has_token = any(name.lower() == "authorization" for name in target.headers)
-        if report.works and await walk_discovery(web, endpoint.reply, report) and not has_token:
+        if await judge_refusal(web, endpoint.reply, report):
             await try_client(target, report, timeout)
         return
-    if endpoint.is_old:
-        await try_client(target, report, timeout)
-        return
-    await _try_without_token(web, endpoint.version, report)
-    await try_exposure(web, endpoint.version, report)
-    await try_streams(endpoint, report)
-    await _end_session(endpoint)
+    if not endpoint.is_old:
+        await _try_without_token(web, endpoint.version, report)
+        await try_exposure(web, endpoint.version, report)
+        await try_streams(endpoint, report)
+        await _end_session(endpoint)
     await try_client(target, report, timeout)
-    await _try_versions(web, report)
+    if not endpoint.is_old:
+        await _try_versions(web, report)
 
 
 async def _try_without_token(web: Web, version: str, report: Report) -> None:
     """Check whether the server needs the token that was given."""
-    if not any(name.lower() == "authorization" for name in web.target.headers):
+    if not web.has_token:
         report.ok("token", "not needed")
         return
-    plain = Web(UrlTarget(web.target.url, {}, web.target.socket, web.target.ca_file), web.timeout)
-    try:
-        reply = await plain.greet(version)
-    except NoAnswer:
+    reply = await _greet(Web(replace(web.target, headers={}), web.timeout), version)
+    if reply is None:
         report.skip("token", "no answer to a request without the token")
-        return
-    if reply.opening is not None:
+    elif reply.opening is not None:
         report.warn("token", "the server also answers without it", "is it checked later, or not at all?")
     else:
         report.ok("token", f"it is accepted, and without it the server answers with status {reply.status}")
@@ -334,10 +315,8 @@ async def _end_session(endpoint: Endpoint) -> None:
     """End the session that the first request has opened."""
     if endpoint.session is not None:
         fields = {"Mcp-Session-Id": endpoint.session, "MCP-Protocol-Version": WITH_HANDSHAKE}
-        try:
+        with suppress(NoAnswer):
             await endpoint.web.ask("DELETE", fields)
-        except NoAnswer:
-            return
 
 
 async def _try_versions(web: Web, report: Report) -> None:
@@ -347,9 +326,8 @@ async def _try_versions(web: Web, report: Report) -> None:
     others = [version for version in table.SUPPORTED if version not in taken]
     not_taken = f"not {', '.join(others)}" if others else ""
     if not taken:
-        report.fail(
-            "versions", "the server supports no known version", "answer `initialize` with a version that exists"
-        )
+        text = "the server supports no known version"
+        report.fail("versions", text, "answer `initialize` with a version that exists")
     elif taken[0] == WITHOUT_HANDSHAKE or WITH_HANDSHAKE in taken:
         report.ok("versions", ", ".join(taken), advice=not_taken, taken=taken)
     else:
@@ -357,9 +335,8 @@ async def _try_versions(web: Web, report: Report) -> None:
 
 
 async def _try_version(web: Web, version: str) -> bool:
-    try:
-        reply = await web.greet(version)
-    except NoAnswer:
+    reply = await _greet(web, version)
+    if reply is None:
         return False
     opening = reply.opening or {}
     if has_handshake(version):

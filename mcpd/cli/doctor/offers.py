@@ -115,11 +115,9 @@ def _judge_tools(tools: list[Any], report: Report, *, any_output: bool) -> None:
     for problem in problems[:_MAX_SHOWN]:
         (report.fail if problem.is_error else report.warn)("schemas", *_split(problem))
     if len(problems) > _MAX_SHOWN:
-        rest = problems[_MAX_SHOWN:]
-        worst = report.fail if rest[0].is_error else report.warn
-        worst(
-            "schemas", f"{len(rest)} more like these", "--json lists all of them", problems=[str(each) for each in rest]
-        )
+        remaining = [str(problem) for problem in problems[_MAX_SHOWN:]]
+        add = report.fail if problems[_MAX_SHOWN].is_error else report.warn
+        add("schemas", f"{len(remaining)} more like these", "--json lists all of them", problems=remaining)
     if not problems and tools:
         report.ok("schemas", "every known host accepts them")
 
@@ -128,8 +126,7 @@ async def _call(peer: Peer, tools: list[Any], report: Report) -> None:
     """Call a tool that is marked as read-only and needs no arguments."""
     tool = next((tool for tool in tools if _is_harmless(tool)), None)
     if tool is None:
-        text = "none was called: no tool without required arguments is marked as read-only (annotations.readOnlyHint)"
-        report.skip("call", text)
+        report.skip("call", "no tool without required arguments is marked as read-only (annotations.readOnlyHint)")
         return
     name = printable(tool["name"])
     try:
@@ -218,9 +215,7 @@ async def try_client(target: UrlTarget, report: Report, timeout: float) -> None:
         text = f"no conversation: {printable(error, 500)}"
         advice = "look into the server's log; mcpd ping has more options for a connection"
         if target.url.startswith("ws") and getattr(error, "status", None) in (400, 404, 405, 426, 501):
-            advice = (
-                f"is the path right, and is it a WebSocket? If the server speaks HTTP there, write http{target.url[2:]}"
-            )
+            advice = f"is it a WebSocket? If the server speaks HTTP there, write http{target.url[2:]}"
         report.fail("conversation", text, advice)
         return
     try:

@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 import sys
+from contextlib import suppress
 from difflib import get_close_matches
 from typing import Any
 
@@ -30,6 +31,7 @@ from mcpd.transports.child import GRACE_SECONDS, Ending
 
 _SCRIPTS = (".py", ".js", ".mjs", ".cjs", ".ts", ".rb", ".sh", ".jar", ".php")
 _FOLDERS = ("~/.local/bin", "~/bin", "~/.cargo/bin", "~/.bun/bin", "~/.deno/bin", "/usr/local/bin", "/opt/homebrew/bin")
+_CORRECT = "correct the path; in a host's configuration write the absolute path"
 
 
 def find_command(target: CommandTarget, report: Report) -> bool:
@@ -39,16 +41,12 @@ def find_command(target: CommandTarget, report: Report) -> bool:
     if target.cwd is not None and not os.path.isdir(target.cwd):
         report.fail("found", f"no such folder: {target.cwd}", "correct `cwd`, the folder that the server runs in")
         return False
-    if os.sep in program:
-        found = _find_file(program, target.cwd, report)
-    else:
-        found = _find_on_path(program, path, report)
+    found = _find_file(program, target.cwd, report) if os.sep in program else _find_on_path(program, path, report)
     if found is None or not _has_interpreter(found, path, report) or not _has_script(target, report):
         return False
 
-    advice = ""
-    if target.command[0] != sys.executable and not os.path.isabs(program):
-        advice = f"hosts that are started from a desktop may not know your PATH: write {found} there"
+    is_relative = program != sys.executable and not os.path.isabs(program)
+    advice = f"hosts that are started from a desktop may not know your PATH: write {found} there" if is_relative else ""
     report.ok("found", found, advice=advice, path=found)
     return True
 
@@ -58,14 +56,13 @@ def _find_file(program: str, cwd: str | None, report: Report) -> str | None:
     if program.startswith("~"):
         report.fail("found", f"{program}: hosts do not replace ~", f"write {path}")
     elif not os.path.lexists(path):
-        advice = "correct the path; in a host's configuration write the absolute path"
+        advice = _CORRECT
         if variable := re.search(r"\$\{(?:env:)?(\w+)\}", program):
             advice = f"set the variable before mcpd or the host starts: export {variable[1]}=…"
         report.fail("found", f"no such file: {path}", advice)
     elif not os.path.exists(path):
-        report.fail(
-            "found", f"{path} is a link whose target is missing", "repair the link, or install the program again"
-        )
+        text = f"{path} is a link whose target is missing"
+        report.fail("found", text, "repair the link, or install the program again")
     elif os.path.isdir(path):
         report.fail("found", f"{path} is a folder", "name the program in it")
     elif not os.access(path, os.X_OK):
@@ -95,20 +92,14 @@ def _find_on_path(program: str, path: str, report: Report) -> str | None:
         report.fail("found", text, f"write {first} as the command, and {' '.join(others)} as its arguments (`args`)")
         return None
 
-    near = get_close_matches(program, _programs(path), 1, 0.8)
+    programs: list[str] = []
+    for folder in path.split(os.pathsep):
+        with suppress(OSError):
+            programs += os.listdir(folder or ".")
+    near = get_close_matches(program, programs, 1, 0.8)
     advice = f"did you mean {near[0]}?" if near else f"install it, or write its absolute path; PATH is {path}"
     report.fail("found", f"no such program: {program}", advice)
     return None
-
-
-def _programs(path: str) -> list[str]:
-    found: list[str] = []
-    for folder in path.split(os.pathsep):
-        try:
-            found += os.listdir(folder or ".")
-        except OSError:
-            continue
-    return found
 
 
 def _has_interpreter(path: str, search: str, report: Report) -> bool:
@@ -143,11 +134,7 @@ def _has_script(target: CommandTarget, report: Report) -> bool:
         path = os.path.join(target.cwd or "", word)
         if not os.path.exists(path):
             where = "" if os.path.isabs(word) else f" in {os.path.abspath(target.cwd or '.')}"
-            report.fail(
-                "found",
-                f"no such file: {word}{where}",
-                "correct the path; in a host's configuration write the absolute path",
-            )
+            report.fail("found", f"no such file: {word}{where}", _CORRECT)
             return False
         if not os.access(path, os.R_OK):
             report.fail("found", f"{path} is not readable", f"chmod +r {path}")
@@ -158,9 +145,6 @@ def _has_script(target: CommandTarget, report: Report) -> bool:
         return True
     return True
 
-
-_CODEX_SECONDS = 10.0
-"""The shortest time that a host gives a server to start."""
 
 _SLOW_SECONDS = 3.0
 _AT_ONCE = 2
@@ -180,8 +164,8 @@ async def try_command(target: CommandTarget, report: Report, timeout: float) -> 
     try:
         await dialogue.start(target)
     except (OSError, ValueError) as error:
-        text = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        report.fail("started", f"it cannot be started: {text}", "start it in a terminal to see more")
+        why = getattr(error, "strerror", None) or error
+        report.fail("started", f"it cannot be started: {why}", "start it in a terminal to see more")
         return
 
     has_begun = False
@@ -195,7 +179,9 @@ async def try_command(target: CommandTarget, report: Report, timeout: float) -> 
     finally:
         ending = await dialogue.end()
     _judge_stdout(dialogue, report)
-    _judge_stderr(dialogue, report)
+    if dialogue.child.stderr_bytes > _FLOOD_BYTES:
+        text = f"{dialogue.child.stderr_bytes:,} bytes on stderr in this short time"
+        report.warn("stderr", text, "hosts keep it in their logs, and some stop reading: write less")
     if has_begun:
         _judge_end(ending, report)
         await _try_as_hosts_do(target, report, timeout)
@@ -208,7 +194,10 @@ async def _begin(dialogue: Dialogue, report: Report) -> dict[str, Any] | None:
     try:
         answer = await dialogue.greet()
     except NoAnswer as error:
-        _report_no_answer(dialogue, str(error), report)
+        lines = dialogue.child.stderr_lines
+        said = f"; its stderr says: {printable(explaining_line(lines), 300)}" if lines else ""
+        text = str(error).replace(" initialize", " the first request (initialize)", 1)
+        report.fail("started", f"the server {text}{said}", dialogue.advice_on_silence(), stderr=lines)
         return None
 
     if answer.result is None or "initialize" in dialogue.asked:
@@ -225,26 +214,13 @@ def _judge_start(dialogue: Dialogue, answer: Answer, report: Report) -> None:
     pid, first = dialogue.child.process.pid, dialogue.child.first_byte or 0.0
     report.ok("started", f"process {pid}", first_byte=round(first, 4))
     text = f"after {answer.seconds:.2f} s" if answer.seconds >= 0.01 else f"after {answer.seconds * 1000:.1f} ms"
-    if answer.seconds > _CODEX_SECONDS:
+    if answer.seconds > _SLOW_SECONDS:
         advice = (
-            f"Codex gives up after {_CODEX_SECONDS:g} s, Claude Code after 30 s: load less before the first response"
-        )
-        report.warn("first answer", text, advice, seconds=answer.seconds)
-    elif answer.seconds > _SLOW_SECONDS:
-        advice = (
-            f"people wait for it in each chat, and Codex gives up after {_CODEX_SECONDS:g} s: load less at the start"
+            "people wait for it in each chat; Codex gives up after 10 s, Claude Code after 30 s: load less at the start"
         )
         report.warn("first answer", text, advice, seconds=answer.seconds)
     else:
         report.ok("first answer", text, seconds=answer.seconds)
-
-
-def _report_no_answer(dialogue: Dialogue, text: str, report: Report) -> None:
-    """Report why a server that was started does not answer, as far as that can be seen."""
-    lines = dialogue.child.stderr_lines
-    said = f"; its stderr says: {printable(explaining_line(lines), 300)}" if lines else ""
-    text = text.replace(" initialize", " the first request (initialize)", 1)
-    report.fail("started", f"the server {text}{said}", dialogue.advice_on_silence(), stderr=lines)
 
 
 async def _try_unknown_method(dialogue: Dialogue, report: Report) -> None:
@@ -284,13 +260,6 @@ def _judge_stdout(dialogue: Dialogue, report: Report) -> None:
         report.warn("stdout clean", text, "answer each request once, with its own `id`")
     elif dialogue.child.first_byte is not None:
         report.ok("stdout clean", "nothing but messages")
-
-
-def _judge_stderr(dialogue: Dialogue, report: Report) -> None:
-    child = dialogue.child
-    if child.stderr_bytes > _FLOOD_BYTES:
-        text = f"{child.stderr_bytes:,} bytes on stderr in this short time"
-        report.warn("stderr", text, "hosts keep it in their logs, and some stop reading: write less")
 
 
 def _judge_end(ending: Ending, report: Report) -> None:
@@ -350,28 +319,25 @@ async def _try_versions(target: CommandTarget, report: Report, timeout: float) -
         async with turns:
             return await _try_version(target, version, timeout)
 
-    names = list(table.SUPPORTED)
-    tried = await asyncio.gather(*map(try_one, names))
-    outcomes = {name: why for name, (why, _) in zip(names, tried, strict=True)}
+    tried = await asyncio.gather(*map(try_one, table.SUPPORTED))
+    outcomes = {version: why for version, (why, _) in zip(table.SUPPORTED, tried, strict=True)}
     _judge_versions(outcomes, report)
     return [capabilities for _, capabilities in tried]
 
 
 def _judge_versions(outcomes: dict[str, str], report: Report) -> None:
-    names = list(outcomes)
-    taken = [name for name in names if outcomes[name] == ""]
-    refused = [f"{name} {why}" for name, why in outcomes.items() if why]
-    if not taken:
-        text = f"the server supports no known version: {'; '.join(refused)}"
-        advice = f"answer `initialize` with a version that exists, such as {WITH_HANDSHAKE}"
-        report.fail("versions", text, advice, taken=taken, others=outcomes)
-        return
+    taken = [version for version, why in outcomes.items() if not why]
     text = ", ".join(taken)
-    if taken[0] == names[0] or WITH_HANDSHAKE in taken:
-        report.ok("versions", text, advice="; ".join(refused), taken=taken, others=outcomes)
+    refused = "; ".join(f"{version} {why}" for version, why in outcomes.items() if why)
+    if not taken:
+        advice = f"answer `initialize` with a version that exists, such as {WITH_HANDSHAKE}"
+        text = f"the server supports no known version: {refused}"
+        report.fail("versions", text, advice, taken=taken, others=outcomes)
+    elif taken[0] == table.SUPPORTED[0] or WITH_HANDSHAKE in taken:
+        report.ok("versions", text, advice=refused, taken=taken, others=outcomes)
     else:
         advice = "most hosts use 2025-11-25 but accept it; update the library that the server is built on"
-        report.warn("versions", f"{text}; {'; '.join(refused)}", advice, taken=taken, others=outcomes)
+        report.warn("versions", f"{text}; {refused}", advice, taken=taken, others=outcomes)
 
 
 async def _try_version(target: CommandTarget, version: str, timeout: float) -> tuple[str, Any]:
@@ -386,10 +352,8 @@ async def _try_version(target: CommandTarget, version: str, timeout: float) -> t
     except (OSError, ValueError) as error:
         return f"({error})", None
     try:
-        if greets:
-            answer = await dialogue.request("initialize", initialize_params(version, _WITH_EXTENSIONS))
-        else:
-            answer = await dialogue.request("server/discover")
+        params = initialize_params(version, _WITH_EXTENSIONS) if greets else None
+        answer = await dialogue.request("initialize" if greets else "server/discover", params)
     except NoAnswer as error:
         return f"({error})", None
     finally:

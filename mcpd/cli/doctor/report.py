@@ -47,9 +47,9 @@ class Report:
         """Add a step that works, but not everywhere."""
         self._add("warning", name, text, advice, seconds, details)
 
-    def fail(self, name: str, text: str, advice: str, *, seconds: float | None = None, **details: Any) -> None:
+    def fail(self, name: str, text: str, advice: str, **details: Any) -> None:
         """Add a step that does not work."""
-        self._add("problem", name, text, advice, seconds, details)
+        self._add("problem", name, text, advice, None, details)
 
     def skip(self, name: str, text: str) -> None:
         """Add a step that was not tried, with the reason."""

@@ -159,9 +159,8 @@ async def _secure(target: UrlTarget, url: SplitResult, host: str, port: int, rep
         report.fail("certificate (TLS)", f"is not trusted: {error.verify_message}", _advice_on(error))
         return False
     except TimeoutError:
-        report.fail(
-            "certificate (TLS)", f"no answer within {_SECONDS:g} s", f"does the server speak {url.scheme} there?"
-        )
+        text = f"no answer within {_SECONDS:g} s"
+        report.fail("certificate (TLS)", text, f"does the server speak {url.scheme} there?")
         return False
     except OSError as error:  # SSLError is one
         reason = getattr(error, "reason", None) or error.strerror or str(error)

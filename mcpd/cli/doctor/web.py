@@ -63,6 +63,11 @@ class Web:
         self.target = target
         self.timeout = timeout
 
+    @property
+    def has_token(self) -> bool:
+        """Whether requests carry credentials."""
+        return any(name.lower() == "authorization" for name in self.target.headers)
+
     async def greet(self, version: str, headers: Mapping[str, str] | None = None, *, url: str | None = None) -> Reply:
         """Send the first request of a host that speaks this version. Raises NoAnswer."""
         if not has_handshake(version):

@@ -35,7 +35,7 @@ _VARIABLE = re.compile(r"\$\{[^}]+\}|(?<![\w$])\$[A-Za-z_]\w*|\{env:\w+\}")
 _DRIVE = re.compile(r"[A-Za-z]:[\\/]")
 
 
-class Finding(Struct, frozen=True):
+class Finding(Struct, frozen=True, rename="camel"):
     """A fault, or with `is_problem=False` a fault in some cases only."""
 
     text: str

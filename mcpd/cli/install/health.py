@@ -41,7 +41,7 @@ class CheckedServer(Struct, kw_only=True):
     findings: list[Finding] = field(default_factory=list)
     tools: int = 0
     seconds: float = 0.0
-    stderr_tail: tuple[str, ...] = ()
+    stderr_tail: tuple[str, ...] = field(default=(), name="stderr")
 
 
 class CheckedFile(Struct, kw_only=True):
@@ -166,7 +166,7 @@ def _judge(checked: CheckedServer, host: Host, target: CommandTarget | UrlTarget
             text = "mcpd wrote this entry, for a server that no longer exists"
             checked.findings.append(Finding(text, f"mcpd uninstall {host.id} --name {checked.name}"))
         return
-    checked.tools, checked.seconds = len(verdict.tools), verdict.seconds
+    checked.tools, checked.seconds = len(verdict.tools), round(verdict.seconds, 4)
     if checked.state != "broken":
         checked.state = "works"
     warnings = [*verdict.warnings, *limit_warnings(host, checked.name, verdict.offers, verdict.seconds)]

@@ -49,6 +49,11 @@ def can_print(text: str) -> bool:
     return True
 
 
+def arrow() -> str:
+    """An arrow before an advice."""
+    return "→" if can_print("→") else "->"
+
+
 def counted(number: int, noun: str) -> str:
     """A number and its noun: `1 tool`, `2 tools`."""
     return f"{number} {noun}{'' if number == 1 else 's'}"

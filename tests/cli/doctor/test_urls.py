@@ -332,13 +332,14 @@ ISSUER = {
     "registration_endpoint": "ORIGIN/register",
 }
 WELL = "/.well-known/oauth-protected-resource"
+WELL_MCP = f"{WELL}/mcp"
 SERVER = "/.well-known/oauth-authorization-server"
 
 
 async def test_a_token_is_wanted_and_can_be_had() -> None:
     steps = await tried_raw(guarded({f"{WELL}/mcp": RESOURCE, SERVER: ISSUER}))
     assert troubles(steps) == []
-    assert [step.name for step in steps] == ["connection (TCP)", "token", "sign-in", "authorization", "login"]
+    assert [step.name for step in steps] == ["connection (TCP)", "token", "sign-in", "login"]
     advice = of(steps, "token").advice
     assert advice.startswith("log in: mcpd login http://127.0.0.1:")
     assert "--token-file" in advice
@@ -348,19 +349,21 @@ async def test_a_token_is_wanted_and_can_be_had() -> None:
     ("documents", "challenge", "name", "text"),
     [
         ({}, None, "token", "without the header WWW-Authenticate"),
-        ({}, CHALLENGE, "sign-in", "(status 401)"),
-        ({WELL: RESOURCE | {"resource": "https://other.example/mcp"}}, "Bearer", "sign-in", "its `resource` is"),
-        ({}, 'Bearer resource_metadata="http://[::1"', "sign-in", "not the URL of a web"),
-        ({WELL: RESOURCE | {"resource": "http://[::1"}}, "Bearer", "sign-in", "its `resource` is"),
-        ({WELL: RESOURCE | {"authorization_servers": ["http://[::1"]}}, "Bearer", "authorization", "is not a URL"),
-        ({WELL: RESOURCE | {"authorization_servers": ["file:///"]}}, "Bearer", "authorization", "not the URL of a web"),
-        ({WELL: {"resource": "ORIGIN"}}, "Bearer", "sign-in", "does not name authorization_servers"),
-        ({WELL: RESOURCE}, "Bearer", "authorization", "has no metadata document"),
-        ({WELL: RESOURCE, SERVER: ISSUER | {"issuer": "ORIGIN/"}}, "Bearer", "authorization", "its `issuer` is"),
-        ({WELL: RESOURCE, SERVER: {"issuer": "ORIGIN"}}, "Bearer", "authorization", "lacks authorization_endpoint"),
-        ({WELL: RESOURCE, SERVER: ISSUER | {"code_challenge_methods_supported": ["plain"]}}, "Bearer", "authorization",
+        ({}, CHALLENGE, "sign-in", "the status is 401"),
+        ({WELL_MCP: RESOURCE | {"resource": "https://other.example/mcp"}}, "Bearer", "sign-in", "its resource is"),
+        ({}, 'Bearer resource_metadata="http://[::1"', "sign-in", "is not an https URL"),
+        ({WELL_MCP: RESOURCE | {"resource": "http://[::1"}}, "Bearer", "sign-in", "its resource is"),
+        ({WELL_MCP: RESOURCE | {"authorization_servers": ["http://[::1"]}}, "Bearer", "login", "is not an https URL"),
+        ({WELL_MCP: RESOURCE | {"authorization_servers": ["file:///"]}}, "Bearer", "login", "is not an https URL"),
+        ({WELL_MCP: {"resource": "ORIGIN"}}, "Bearer", "sign-in", "it names no authorization server"),
+        ({WELL_MCP: RESOURCE}, "Bearer", "login", "well-known/oauth-authorization-server: 401"),
+        ({WELL_MCP: RESOURCE, SERVER: ISSUER | {"issuer": "ORIGIN/"}}, "Bearer", "login", "its issuer is"),
+        ({WELL_MCP: RESOURCE, SERVER: {"issuer": "ORIGIN"}}, "Bearer", "login", "it has no token_endpoint"),
+        ({WELL_MCP: RESOURCE, SERVER: ISSUER | {"authorization_endpoint": None}}, "Bearer", "login",
+         "has no authorization_endpoint"),
+        ({WELL_MCP: RESOURCE, SERVER: ISSUER | {"code_challenge_methods_supported": ["plain"]}}, "Bearer", "login",
          "PKCE with S256"),
-        ({WELL: RESOURCE, SERVER: ISSUER | {"registration_endpoint": None}}, "Bearer", "authorization",
+        ({WELL_MCP: RESOURCE, SERVER: ISSUER | {"registration_endpoint": None}}, "Bearer", "login",
          "does not let hosts register themselves"),
     ],
 )  # fmt: skip
