@@ -17,6 +17,7 @@ from msgspec.json import encode, format
 
 from mcpd.cli.listening import settings_of_table
 from mcpd.cli.options import or_demo, parameter, target_argument
+from mcpd.cli.talk.terminal import first_line
 from mcpd.cli.target import find
 from mcpd.errors import NAMESAKE, ConfigurationError, collecting
 from mcpd.protocol.defaults import DEMO
@@ -333,14 +334,14 @@ def _offers(server: Server) -> Iterator[tuple[str, list[tuple[str, str, _Details
     catalog = server.catalog
     yield (
         "tools",
-        [(entry.key, _first_line(metadata_of(entry).description), _schemas(entry)) for entry in catalog.tools],
+        [(entry.key, first_line(metadata_of(entry).description), _schemas(entry)) for entry in catalog.tools],
     )
     for title, listing in (("resources", catalog.resources), ("resource templates", catalog.templates)):
         yield title, [(entry.key, entry.listed(frozenset()).mime_type or "", []) for entry in listing]
     yield (
         "prompts",
         [
-            (prompt.name, _first_line(prompt.description), [("arguments", prompt.arguments)])
+            (prompt.name, first_line(prompt.description), [("arguments", prompt.arguments)])
             for prompt in (entry.listed(frozenset()) for entry in catalog.prompts)
         ],
     )
@@ -353,7 +354,3 @@ def _schemas(entry: ToolEntry) -> _Details:
         return []
     found: _Details = [("input", tool.input_schema)]
     return found if tool.output_schema is None else [*found, ("output", tool.output_schema)]
-
-
-def _first_line(text: str | None) -> str:
-    return (text or "").strip().partition("\n")[0]

@@ -13,13 +13,14 @@ from mcpd.apps.tool_metadata import KIND, OFFER, resource_uri
 from mcpd.cli.options import client_command, complete_kinds, json_option, server_options
 from mcpd.cli.talk.arguments import Schema, read_schema, type_text
 from mcpd.cli.talk.connecting import ServerOptions, open_client, run
-from mcpd.cli.talk.terminal import Terminal
+from mcpd.cli.talk.questions import Questions
+from mcpd.cli.talk.terminal import Terminal, first_line
 from mcpd.cli.talk.words import WrongUse, nearest
 from mcpd.errors import MethodNotFound, RemoteError
 from mcpd.protocol.printable import printable
 
 if TYPE_CHECKING:
-    from mcpd.client import Callbacks, Client
+    from mcpd.client import Client
     from mcpd.protocol.types.features import Prompt, Resource, ResourceTemplate, Tool
 
 _KINDS = ("tools", "resources", "prompts", KIND)
@@ -69,16 +70,14 @@ def _split(words: list[str], command: tuple[str, ...]) -> tuple[str | None, str]
 
 
 async def _list(terminal: Terminal, server: ServerOptions, kind: str, *, verbose: bool, as_json: bool) -> int:
-    def callbacks() -> Callbacks:
-        # Servers list their offers by the client's capabilities: declare the same ones as for a call.
-        from mcpd.cli.talk.questions import Questions
-
-        return Questions(terminal).callbacks()
-
-    async with open_client(server, callbacks, extensions=OFFER) as client:
+    # Servers list their offers by the client's capabilities: declare the same ones as for a call.
+    async with open_client(server, Questions(terminal).callbacks, extensions=OFFER) as client:
         found = await _request_lists(terminal, client, kind)
         if as_json:
-            _print_json(terminal, client, found)
+            members = {"server": client.server_info, "protocolVersion": client.version, **found}
+            if KIND in found:
+                members[KIND] = [{"tool": tool.name, "resourceUri": resource_uri(tool)} for tool in found[KIND]]
+            terminal.print_json(members)
             return 0
 
         info = client.server_info
@@ -116,15 +115,6 @@ async def _request_lists(terminal: Terminal, client: Client, kind: str) -> dict[
     return found
 
 
-def _print_json(terminal: Terminal, client: Client, found: dict[str, list[Any]]) -> None:
-    from mcpd.cli.talk.content import one_line
-
-    members: dict[str, Any] = {"server": client.server_info, "protocolVersion": client.version, **found}
-    if KIND in members:
-        members[KIND] = [{"tool": tool.name, "resourceUri": resource_uri(tool)} for tool in members[KIND]]
-    terminal.out_json(one_line(members))
-
-
 # --------------------------------------------------------------------------------------- tables
 
 
@@ -142,7 +132,7 @@ def _tool_row(tool: Tool) -> _Row:
     details = [("", tool.description or ""), ("arguments", schema.root)]
     if tool.output_schema is not None:
         details.append(("result", read_schema(tool.output_schema).root))
-    return _Row(tool.name, _arguments_text(schema), _first_line(tool.description or tool.title), details)
+    return _Row(tool.name, _arguments_text(schema), first_line(tool.description or tool.title), details)
 
 
 def _arguments_text(schema: Schema) -> str:
@@ -160,25 +150,20 @@ def _prompt_row(prompt: Prompt) -> _Row:
     names = ", ".join(f"{each.name}{'' if each.required else '?'}" for each in arguments)
     details = [("", prompt.description or "")]
     details += [(each.name, each.description) for each in arguments if each.description]
-    return _Row(prompt.name, names, _first_line(prompt.description or prompt.title), details)
+    return _Row(prompt.name, names, first_line(prompt.description or prompt.title), details)
 
 
-def _resource_row(resource: Resource) -> _Row:
-    details = [("", resource.description or "")]
-    return _Row(resource.uri, resource.mime_type or "", _first_line(resource.description or resource.title), details)
-
-
-def _template_row(template: ResourceTemplate) -> _Row:
-    text = _first_line(template.description or template.title)
-    return _Row(template.uri_template, template.mime_type or "", text, [("", template.description or "")])
+def _resource_row(uri: str, entry: Resource | ResourceTemplate) -> _Row:
+    text = first_line(entry.description or entry.title)
+    return _Row(uri, entry.mime_type or "", text, [("", entry.description or "")])
 
 
 _ROWS: dict[str, Callable[[Any], _Row]] = {
     "tools": _tool_row,
-    "resources": _resource_row,
-    "resourceTemplates": _template_row,
+    "resources": lambda resource: _resource_row(resource.uri, resource),
+    "resourceTemplates": lambda template: _resource_row(template.uri_template, template),
     "prompts": _prompt_row,
-    KIND: lambda tool: _Row(tool.name, resource_uri(tool) or "", _first_line(tool.description)),
+    KIND: lambda tool: _Row(tool.name, resource_uri(tool) or "", first_line(tool.description)),
 }
 
 
@@ -237,8 +222,3 @@ def _print_details(terminal: Terminal, row: _Row) -> None:
             terminal.out(f"    {heading}")
         if shown:
             terminal.out(indent(shown, "    " if is_text else "      "))
-
-
-def _first_line(text: str | None) -> str:
-    lines = (text or "").strip().splitlines()
-    return lines[0].strip() if lines else ""

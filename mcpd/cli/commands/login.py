@@ -244,9 +244,7 @@ async def _show_logins(terminal: Terminal, target: str | None, *, as_json: bool)
 
     found = logins(settings, None if target is None else _url_target(ServerOptions(target=target)).url)
     if as_json:
-        from mcpd.cli.talk.content import one_line
-
-        terminal.out_json(one_line([_members(each) for each in found]))
+        terminal.print_json([_members(each) for each in found])
         return 0 if found else 1
     if not found:
         where = "anywhere" if target is None else f"at {target}"

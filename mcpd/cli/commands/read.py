@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -11,13 +11,13 @@ from mcpd.apps.tool_metadata import OFFER
 from mcpd.cli.options import client_command, complete_names, json_option, server_options
 from mcpd.cli.talk.arguments import Given, read_words, texts_of
 from mcpd.cli.talk.connecting import ServerOptions, open_client, run
+from mcpd.cli.talk.content import Saver, show_blocks
 from mcpd.cli.talk.terminal import Terminal
-from mcpd.cli.talk.words import WrongUse, looks_like_target, nearest, pairs, split_words
+from mcpd.cli.talk.words import WrongUse, looks_like_target, nearest, no_such, pairs, split_words
 from mcpd.errors import RemoteError
 from mcpd.protocol.printable import printable
-
-if TYPE_CHECKING:
-    from mcpd.protocol.types.features import GetPromptResult, Prompt
+from mcpd.protocol.types.features import EmbeddedResource, Prompt
+from mcpd.protocol.types.interaction import PromptReference, ResourceTemplateReference
 
 _NOT_FOUND = (-32002, -32602)
 _MOST_NAMED = 500
@@ -84,9 +84,7 @@ async def _read(terminal: Terminal, server: ServerOptions, uri: str, *, as_json:
     async with open_client(server, extensions=OFFER) as client:  # so that everything that mcpd list shows can be read
         try:
             if as_json:
-                from mcpd.cli.talk.content import one_line
-
-                terminal.out_json(one_line(await client.request("resources/read", {"uri": uri})))
+                terminal.print_json(await client.request("resources/read", {"uri": uri}))
                 return 0
             found = await client.read_resource(uri)
         except RemoteError as error:
@@ -96,9 +94,8 @@ async def _read(terminal: Terminal, server: ServerOptions, uri: str, *, as_json:
                 raise _with_hint(error, uri, known) from None
             raise
 
-    from mcpd.cli.talk.content import Saver, show_contents
-
-    show_contents(terminal, found.contents, Saver(terminal, output, uri.rstrip("/").rpartition("/")[2]))
+    saver = Saver(terminal, output, uri.rstrip("/").rpartition("/")[2])
+    show_blocks(terminal, [EmbeddedResource(content) for content in found.contents], saver)
     if not found.contents:
         terminal.note("mcpd: the resource is empty")
     return 0
@@ -107,7 +104,7 @@ async def _read(terminal: Terminal, server: ServerOptions, uri: str, *, as_json:
 def _with_hint(error: RemoteError, uri: str, known: list[str]) -> Exception:
     """The error for an unknown URI, with the URIs that exist."""
     scheme = uri.partition(":")[0]
-    near = nearest(uri, known) or next((one for one in known if one.partition(":")[0] == scheme), "")
+    near = nearest(uri, known) or next((each for each in known if each.partition(":")[0] == scheme), "")
     if near and near != uri:
         return WrongUse(f"{printable(error.message)}; did you mean {printable(near)}?")
     hint = f"the resources are {', '.join(known)}" if known else "the server has no resources"
@@ -139,29 +136,21 @@ async def _prompt(
     terminal: Terminal, server: ServerOptions, name: str, given: Sequence[Given], *, as_json: bool, output: str | None
 ) -> int:
     async with open_client(server) as client:
-        prompt = _find_prompt(await client.list_prompts(), name)
-        arguments = await _arguments(terminal, prompt, given)
+        prompts = {prompt.name: prompt for prompt in await client.list_prompts()}
+        if name not in prompts:
+            raise no_such("prompt", name, prompts)
+        arguments = await _arguments(terminal, prompts[name], given)
         if as_json:
-            from mcpd.cli.talk.content import one_line
-
-            params = {"name": name, "arguments": arguments}
-            terminal.out_json(one_line(await client.request("prompts/get", params)))
+            terminal.print_json(await client.request("prompts/get", {"name": name, "arguments": arguments}))
             return 0
         result = await client.get_prompt(name, arguments)
-    _show_prompt(terminal, result, output, name)
+
+    saver = Saver(terminal, output, name)
+    for message in result.messages:
+        if len(result.messages) > 1:
+            terminal.out_safe(terminal.styled(f"[{message.role}]", "cyan"))
+        show_blocks(terminal, [message.content], saver)
     return 0
-
-
-def _find_prompt(prompts: Sequence[Prompt], name: str) -> Prompt:
-    names = [prompt.name for prompt in prompts]
-    for prompt in prompts:
-        if prompt.name == name:
-            return prompt
-    known = f"the prompts are {', '.join(names)}" if names else "the server has no prompts"
-    if not name:
-        raise WrongUse(f"which prompt? {printable(known, _MOST_NAMED)}")
-    near = nearest(name, names)
-    raise WrongUse(f"no prompt {printable(name)}; {f'did you mean {near}?' if near else printable(known, _MOST_NAMED)}")
 
 
 async def _arguments(terminal: Terminal, prompt: Prompt, given: Sequence[Given]) -> dict[str, str]:
@@ -185,16 +174,6 @@ async def _arguments(terminal: Terminal, prompt: Prompt, given: Sequence[Given])
                 raise WrongUse(error_text)
             arguments[name] = text
     return arguments
-
-
-def _show_prompt(terminal: Terminal, result: GetPromptResult, output: str | None, name: str) -> None:
-    from mcpd.cli.talk.content import Saver, show_blocks
-
-    saver = Saver(terminal, output, name)
-    for message in result.messages:
-        if len(result.messages) > 1:
-            terminal.out_safe(terminal.styled(f"[{message.role}]", "cyan"))
-        show_blocks(terminal, [message.content], saver)
 
 
 # ------------------------------------------------------------------------------------- complete
@@ -235,8 +214,6 @@ async def _complete(
     terminal: Terminal, server: ServerOptions, words: list[str], known: dict[str, str], *, as_json: bool
 ) -> int:
     async with open_client(server) as client:
-        from mcpd.protocol.types.interaction import PromptReference, ResourceTemplateReference
-
         kind, name, argument, value = [*words, ""][:4]
         if client.server_capabilities.completions is None:
             terminal.note("mcpd: the server does not support completion")
@@ -246,9 +223,7 @@ async def _complete(
 
     found = result.completion
     if as_json:
-        from mcpd.cli.talk.content import one_line
-
-        terminal.out_json(one_line(result))
+        terminal.print_json(result)
         return 0
 
     for suggestion in found.values:

@@ -10,10 +10,13 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import click
+from msgspec import UNSET
 
+from mcpd.cli.commands.call import find_tool
 from mcpd.cli.options import client_command, json_option, server_options
+from mcpd.cli.talk.arguments import arguments_of, read_schema, read_words
 from mcpd.cli.talk.connecting import ServerOptions, describe_error, open_client, run
-from mcpd.cli.talk.questions import LOG_LEVELS
+from mcpd.cli.talk.questions import LOG_LEVELS, log_line
 from mcpd.cli.talk.terminal import Terminal, counted
 from mcpd.cli.talk.words import WrongUse
 from mcpd.errors import McpdError, RemoteError
@@ -21,7 +24,6 @@ from mcpd.protocol.printable import printable
 
 if TYPE_CHECKING:
     from mcpd.client import Callbacks, Client
-    from mcpd.client.callbacks import ListKind
     from mcpd.protocol.types.base import LogMessageParams
 
 _PING_SECONDS = 15.0
@@ -105,7 +107,11 @@ class _Watcher:
         """Watch until the user stops it or the connection ends."""
         async with open_client(server, self._callbacks) as client:
             if client.server_capabilities.logging is not None:
-                await self._set_log_level(client)
+                try:
+                    await client.set_log_level(self._level)
+                except RemoteError as error:  # other notifications may still arrive
+                    text = f"mcpd: the server refused the log level: {printable(error, 300)}"
+                    self._terminal.note(text, "yellow")
             for uri in uris:
                 await client.subscribe(uri)
             prepared = [await self._prepare(client, words) for words in calls]
@@ -116,16 +122,14 @@ class _Watcher:
             await asyncio.gather(*work)
         return 0
 
-    async def _set_log_level(self, client: Client) -> None:
-        try:
-            await client.set_log_level(self._level)
-        except RemoteError as error:  # other notifications may still arrive
-            self._terminal.note(f"mcpd: the server refused the log level: {printable(error, 300)}", "yellow")
-
     def _callbacks(self) -> Callbacks:
         from mcpd.client import Callbacks
 
-        return Callbacks(log=self._log, list_changed=self._list_changed, resource_updated=self._updated)
+        return Callbacks(
+            log=self._log,
+            list_changed=lambda kind: self._print("changed", f"the list of {kind} has changed", {"list": kind}),
+            resource_updated=lambda uri: self._print("updated", uri, {"uri": uri}),
+        )
 
     async def _until_lost(self, client: Client) -> None:
         """Ping from time to time: without traffic a lost connection would not be noticed."""
@@ -135,9 +139,6 @@ class _Watcher:
 
     async def _prepare(self, client: Client, words: list[str]) -> tuple[str, dict[str, Any]]:
         """The tool and the arguments of one --call. Raises WrongUse."""
-        from mcpd.cli.commands.call import find_tool
-        from mcpd.cli.talk.arguments import arguments_of, read_schema, read_words
-
         name = words[0] if words else ""
         try:
             tool = find_tool(await client.list_tools(), name)
@@ -161,29 +162,17 @@ class _Watcher:
 
         return report
 
-    def _list_changed(self, kind: ListKind) -> None:
-        self._print("changed", f"the list of {kind} has changed", {"list": kind})
-
-    def _updated(self, uri: str) -> None:
-        self._print("updated", uri, {"uri": uri})
-
     def _log(self, params: LogMessageParams) -> None:
         if LOG_LEVELS.index(params.level) < self._least:
             return
-        from msgspec import UNSET
-
-        from mcpd.cli.talk.questions import log_line
-
         data = None if params.data is UNSET else params.data
         self._print("log", log_line(params), {"level": params.level, "logger": params.logger, "data": data})
 
     def _print(self, event: str, text: str, members: dict[str, Any]) -> None:
         now = datetime.now().astimezone()
         if self._as_json:
-            from mcpd.cli.talk.content import one_line
-
             given = {name: value for name, value in members.items() if value is not None}
-            self._terminal.out_json(one_line({"time": now.isoformat(timespec="milliseconds"), "event": event, **given}))
+            self._terminal.print_json({"time": now.isoformat(timespec="milliseconds"), "event": event, **given})
             return
         at = self._terminal.styled(now.strftime("%H:%M:%S.") + f"{now.microsecond // 1000:03}", "dim")
         self._terminal.out_safe(f"{at}  {self._terminal.styled(f'{event:8}', 'cyan')}  {printable(text, 4000)}")
@@ -247,10 +236,8 @@ async def _ping(terminal: Terminal, server: ServerOptions, count: int, interval:
                 terminal.out_safe(f"{number + 1}: {_ms(times[-1])}")
 
     if as_json:
-        from mcpd.cli.talk.content import one_line
-
         found = {"server": info, "protocolVersion": client.version, "ready": opening, "times": times, "failed": failed}
-        terminal.out_json(one_line(found))
+        terminal.print_json(found)
     elif times:
         average = sum(times) / len(times)
         shown = " / ".join(map(_ms, (min(times), average, max(times))))

@@ -188,7 +188,10 @@ def advice_for_ending(lines: list[str], code: int) -> str:
         if found := _NO_NODE_MODULE.search(line):
             return f"{found[1]} is missing. Is the path right? Otherwise run npm install in the server's folder"
         if found := _NO_VARIABLE.search(line):
-            return f"does it need the variable {found[1]}? Set it with --env {found[1]}=…, and in a host's configuration in `env`"
+            name = found[1]
+            return (
+                f"does it need the variable {name}? Set it with --env {name}=…, and in `env` of a host's configuration"
+            )
         if found := _NO_PACKAGE.search(line):
             return "npm does not have this package: is its name right?"
 

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from msgspec import Raw
 from msgspec.json import decode, encode
 
-from mcpd.cli.talk.words import WrongUse, nearest
+from mcpd.cli.talk.words import WrongUse, nearest, no_such
 from mcpd.protocol.jsonrpc import MALFORMED
 from mcpd.protocol.printable import printable
 from mcpd.protocol.schemas import is_local, target_of
@@ -115,8 +115,6 @@ class Schema:
                 names = node.get("enumNames")
                 titles = names if isinstance(names, list) and len(names) == len(values) else map(plain, values)
                 found += [Choice(value, str(title)) for value, title in zip(values, titles, strict=True)]
-            elif node.get("type") == "boolean":
-                return []
             elif node.get("type") != "null":
                 return []  # one alternative allows any value
         return found
@@ -171,16 +169,12 @@ def type_text(schema: Schema, depth: int = 0) -> str:
         return "|".join([*shown, "…"] if len(choices) > _MOST_CHOICES else shown)
     said: dict[str, None] = {}
     for each in schema.alternatives():
-        for name in Schema(each.node, each.root).types:
-            said[_array_text(each, depth) if name == "array" else name] = None
+        for name in each.types:
+            if name == "array" and depth < _DEEPEST:
+                item = type_text(each.items, depth + 1)
+                name = f"({item})[]" if "|" in item else f"{item}[]"
+            said[name] = None
     return "|".join(said) or "any"
-
-
-def _array_text(schema: Schema, depth: int) -> str:
-    if depth == _DEEPEST:
-        return "array"
-    item = type_text(schema.items, depth + 1)
-    return f"({item})[]" if "|" in item else f"{item}[]"
 
 
 def limits_text(schema: Schema) -> str:
@@ -233,14 +227,17 @@ def read_words(words: Sequence[str]) -> list[Given]:
         raise WrongUse("stdin can be read only once: write one - or @-")
     given: list[Given] = []
     for word in words:
-        if word == "-":
-            given.append(Given("", _object(_read_file("-"), "stdin"), is_json=True))
-        elif word.startswith("@"):
-            given.append(Given("", _object(_read_file(word[1:]), word[1:]), is_json=True))
-        elif word.startswith("{"):
-            given.append(Given("", _object(word.encode(errors="surrogateescape"), "the argument"), is_json=True))
-        else:
+        if word != "-" and word[:1] not in ("@", "{"):
             given.append(_read_named(word))
+            continue
+        path = word.removeprefix("@")
+        is_object = word.startswith("{")
+        data = word.encode(errors="surrogateescape") if is_object else _read_file(path)
+        what = "the argument" if is_object else "stdin" if path == "-" else path
+        found = _json(data, f"{what}: ", _QUOTES)
+        if not isinstance(found, dict):
+            raise WrongUse(f'{what}: write the arguments as a JSON object, for example {{"name": "value"}}')
+        given.append(Given("", found, is_json=True))
     return given
 
 
@@ -294,13 +291,6 @@ def _mistake(data: bytes) -> str:
     return ""
 
 
-def _object(data: bytes, what: str) -> dict[str, Any]:
-    found = _json(data, f"{what}: ", _QUOTES)
-    if not isinstance(found, dict):
-        raise WrongUse(f'{what}: write the arguments as a JSON object, for example {{"name": "value"}}')
-    return found
-
-
 # ------------------------------------------------------------------------------------- by the schema
 
 
@@ -329,11 +319,6 @@ def arguments_of(given: Sequence[Given], schema: Schema) -> dict[str, Any]:
     return arguments
 
 
-def missing(arguments: dict[str, Any], schema: Schema) -> list[str]:
-    """The names of required arguments that were not given."""
-    return [name for name in schema.required if name not in arguments]
-
-
 def _find(name: str, schema: Schema) -> tuple[tuple[str, ...], Schema | None]:
     """The path to a value, and its schema if it is known. The name of a property may contain dots itself."""
     path: list[str] = []
@@ -354,15 +339,8 @@ def _find(name: str, schema: Schema) -> tuple[tuple[str, ...], Schema | None]:
 
 def _check_name(name: str, inside: str, schema: Schema) -> None:
     known = schema.properties
-    if name in known or not (schema.is_closed or known):
-        return
-    near = nearest(name, known)
-    where = f"{inside}.{name}" if inside else name
-    if near:
-        raise WrongUse(f"no argument {where}; did you mean {near}?")
-    if schema.is_closed:
-        names = f"the arguments are {', '.join(known)}" if known else "it has no arguments"
-        raise WrongUse(f"no argument {printable(where)}; {printable(names, 500)}")
+    if name not in known and (schema.is_closed or nearest(name, known)):
+        raise no_such("argument", name, known, inside)
 
 
 def _place(arguments: dict[str, Any], path: tuple[str, ...], name: str) -> dict[str, Any]:
@@ -385,8 +363,7 @@ def _value(each: Given, kind: Schema | None) -> Any:
     try:
         text = each.data.decode()
     except UnicodeDecodeError:
-        text = f"{each.name}: {each.file} is not a text file, and the schema does not allow base64"
-        raise WrongUse(text) from None
+        raise WrongUse(f"{each.name}: {each.file} is not a text file, and the schema does not allow base64") from None
     is_text = kind is not None and "string" in kind.types
     return text if is_text else read_text(text if kind is None else text.strip(), kind, each.name)
 
@@ -418,7 +395,12 @@ def read_text(text: str, kind: Schema | None, name: str) -> Any:
     if _is_array(kind):
         array = next((each for each in kind.alternatives() if "items" in each.node), None)
         return read_text(text, None if array is None else array.items, name)
-    raise WrongUse(f"{name}: {printable(text, 60)!r} is not of type {_expected(kind)}")
+    expected = type_text(kind)
+    if "object" in types:
+        expected = 'object; write {"name": …} as JSON, or members one by one with dots, such as a.b=1'
+    elif types == ["boolean"]:
+        expected = "boolean; write true or false"
+    raise WrongUse(f"{name}: {printable(text, 60)!r} is not of type {expected}")
 
 
 def _check(value: Any, kind: Schema, text: str, name: str) -> None:
@@ -441,8 +423,10 @@ def _typed(text: str, types: list[str]) -> Any:
         if text.lstrip("-").isdigit():
             return int(text)
         number = float(text)
-        if "number" in types or number.is_integer():
-            return int(number) if "number" not in types else number
+        if "number" in types:
+            return number
+        if number.is_integer():
+            return int(number)
     wanted = {"{": "object", "[": "array"}.get(text[:1])
     if wanted in types:
         try:
@@ -462,28 +446,14 @@ def _anything(text: str) -> Any:
         return text
 
 
-def _expected(kind: Schema) -> str:
-    if "object" in kind.types:
-        return 'object; write {"name": …} as JSON, or members one by one with dots, such as a.b=1'
-    if kind.types == ["boolean"]:
-        return "boolean; write true or false"
-    return type_text(kind)
-
-
 def texts_of(given: Sequence[Given], names: Sequence[str]) -> dict[str, str]:
     """The arguments of a prompt, which are always texts; `names` are its arguments. Raises WrongUse."""
     found: dict[str, str] = {}
     for each in given:
-        members = (
-            each.value
-            if not each.name
-            else {each.name: each.data.decode(errors="replace") if each.file else each.value}
-        )
+        text = each.data.decode(errors="replace") if each.file else each.value
+        members = {each.name: text} if each.name else each.value
         for name, value in members.items():
             if name not in names:
-                near = nearest(name, names)
-                others = f"the arguments are {', '.join(names)}" if names else "it has no arguments"
-                hint = f"did you mean {near}?" if near else others
-                raise WrongUse(f"no argument {printable(name)}; {printable(hint, 500)}")
+                raise no_such("argument", name, names)
             found[name] = plain(value)
     return found

@@ -6,13 +6,15 @@ choose the folder.
 
 from __future__ import annotations
 
+import mimetypes
 import os
 import re
 from base64 import b64encode
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from msgspec import UNSET, Raw, to_builtins
+from msgspec import UNSET
 from msgspec.json import decode, encode, format
 
 from mcpd.cli.talk.terminal import Terminal
@@ -21,12 +23,10 @@ from mcpd.protocol.jsonrpc import MALFORMED
 from mcpd.protocol.printable import printable
 from mcpd.protocol.types.features import (
     AudioContent,
-    BlobResourceContents,
     EmbeddedResource,
     ImageContent,
     ResourceLink,
     TextContent,
-    TextResourceContents,
 )
 
 if TYPE_CHECKING:
@@ -69,23 +69,22 @@ class Saver:
         try:
             if self._folder:
                 os.makedirs(self._folder, exist_ok=True)
-            path = self._write_named(data) or self._write(data, mime, uri)
+            path, self._first = self._first, None
+            if path is not None:
+                Path(path).write_bytes(data)
+            else:
+                path = self._write(data, mime, uri)
         except OSError as error:
             where = self.output or "the current folder"
             raise ConfigurationError(f"{where}: {error.strerror}; name another folder with --output DIR") from None
         self._terminal.note(f"mcpd: {printable(mime)}, {len(data)} bytes: saved as {path}")
 
-    def _write_named(self, data: bytes) -> str | None:
-        named, self._first = self._first, None
-        if named is not None:
-            with open(named, "wb") as file:
-                file.write(data)
-        return named
-
     def _write(self, data: bytes, mime: str, uri: str) -> str:
         base, ending = os.path.splitext(_UNSAFE.sub("-", uri.partition("?")[0].rstrip("/").rpartition("/")[2]))
         stem = base.strip("-.")[:_LONGEST_NAME] or self._stem
-        ending = ending if 1 < len(ending) < _LONGEST_ENDING else _ending(mime)
+        if not 1 < len(ending) < _LONGEST_ENDING:
+            guess = mimetypes.guess_extension(mime) or (".txt" if mime.startswith("text/") else ".bin")
+            ending = _ENDINGS.get(mime, guess)
         for number in range(1, _MOST_FILES):
             path = os.path.join(self._folder or "", f"{stem}{'' if number == 1 else f'-{number}'}{ending}")
             try:
@@ -97,14 +96,6 @@ class Saver:
         raise FileExistsError(0, f"there are already {_MOST_FILES} files named {stem}")
 
 
-def _ending(mime: str) -> str:
-    if mime in _ENDINGS:
-        return _ENDINGS[mime]
-    import mimetypes
-
-    return mimetypes.guess_extension(mime) or (".txt" if mime.startswith("text/") else ".bin")
-
-
 def show_blocks(terminal: Terminal, blocks: Sequence[Any], saver: Saver) -> None:
     """Show content blocks in order. A single block of data is written to a pipe unchanged."""
     found = [_as_bytes(block) for block in blocks]
@@ -113,29 +104,17 @@ def show_blocks(terminal: Terminal, blocks: Sequence[Any], saver: Saver) -> None
         return
     for block, data in zip(blocks, found, strict=True):
         if data is not None:
-            _show_bytes(terminal, *data, saver)
+            shown = picture(*data[:2]) if saver.output is None and terminal.out_is_terminal else None
+            if shown is not None:
+                terminal.out_bytes(shown)
+            else:
+                saver.save(*data)
         elif isinstance(block, TextContent):
             terminal.out(block.text)
         elif isinstance(block, EmbeddedResource):
             terminal.out(str(_member(block.resource, "text") or ""))
         elif isinstance(block, ResourceLink):
             _show_link(terminal, block)
-
-
-def show_contents(
-    terminal: Terminal, contents: Sequence[TextResourceContents | BlobResourceContents | dict[str, Any]], saver: Saver
-) -> None:
-    """Show the contents of a resource in order."""
-    show_blocks(terminal, [EmbeddedResource(content) for content in contents], saver)
-
-
-def _show_bytes(terminal: Terminal, data: bytes, mime: str | None, uri: str, saver: Saver) -> None:
-    if saver.output is None and terminal.out_is_terminal:
-        shown = picture(data, mime)
-        if shown is not None:
-            terminal.out_bytes(shown)
-            return
-    saver.save(data, mime, uri)
 
 
 def _show_link(terminal: Terminal, link: ResourceLink) -> None:
@@ -202,12 +181,6 @@ def _read(text: str) -> Any:
         return decode(text.encode())
     except (*MALFORMED, UnicodeEncodeError):
         return text
-
-
-def one_line(value: Any) -> str:
-    """Raw JSON, or any value as JSON, on one line."""
-    data = bytes(value) if isinstance(value, Raw) else encode(to_builtins(value))
-    return format(data, indent=-1).decode()
 
 
 # -------------------------------------------------------------------------------------- images

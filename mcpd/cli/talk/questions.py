@@ -7,7 +7,8 @@ Spec: 2026-07-28 client/{elicitation,sampling}.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import webbrowser
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -63,7 +64,7 @@ class Questions:
     def __init__(self, terminal: Terminal, log_level: str = "warning") -> None:
         self._terminal = terminal
         self._least = LOG_LEVELS.index(log_level)
-        self.server_name: Callable[[], str] = lambda: "the server"
+        self.server_name = "the server"
         self._declined: set[str] = set()
         """The requests that were declined without asking."""
 
@@ -101,15 +102,17 @@ class Questions:
             return _DECLINED
         problem = _url_problem(params.url)
         if problem:
-            self._terminal.note(f"mcpd: {self.server_name()} asks you to visit {url}, which {problem}; declined")
+            self._terminal.note(f"mcpd: {self.server_name} asks you to visit {url}, which {problem}; declined")
             return _DECLINED
         async with self._terminal.asking:
             first = f"asks you to visit a page: {_indented(params.message)}"
             self._print(first, f"  {url}", f"  on the host {_host_of(params.url)}")
             if not await self._confirm("Open it"):
                 return _DECLINED
-        if not _open_in_browser(params.url):
-            self._terminal.note(f"mcpd: no browser could be started; open the page yourself: {url}")
+        with suppress(webbrowser.Error, OSError):
+            if webbrowser.open(params.url):
+                return ElicitResult(action="accept")
+        self._terminal.note(f"mcpd: no browser could be started; open the page yourself: {url}")
         return ElicitResult(action="accept")
 
     async def visit(self, data: Any) -> bool:
@@ -157,12 +160,12 @@ class Questions:
             if len(self._declined) < _MOST_DECLINED:
                 self._declined.add(request)
 
-            name = self.server_name()
-            self._terminal.note(f"mcpd: {name} {request}; declined, because there is no terminal to ask you on")
+            text = f"{self.server_name} {request}; declined, because there is no terminal to ask you on"
+            self._terminal.note(f"mcpd: {text}")
         return self._terminal.can_ask
 
     def _print(self, first: str, *lines: str) -> None:
-        self._terminal.note(f"{self.server_name()} {first}", "bold")
+        self._terminal.note(f"{self.server_name} {first}", "bold")
         for line in lines:
             self._terminal.note(line)
 
@@ -207,15 +210,6 @@ def _host_of(url: str) -> str:
         return "(unreadable)"
 
 
-def _open_in_browser(url: str) -> bool:
-    import webbrowser
-
-    try:
-        return webbrowser.open(url)
-    except (webbrowser.Error, OSError):
-        return False
-
-
 def _text_of(content: Any) -> str:
     blocks = content if isinstance(content, list) else [content]
     return " ".join(getattr(block, "text", None) or f"[{getattr(block, 'type', 'content')}]" for block in blocks)
@@ -247,7 +241,7 @@ async def _ask(terminal: Terminal, name: str, schema: Schema, *, is_required: bo
     """Ask for a value; _NOTHING if the user leaves it out."""
     if schema.types == ["object"] and schema.properties and is_required:
         return await ask_members(terminal, schema, schema.required or list(schema.properties), f"{name}.")
-    choices = schema.choices or _item_choices(schema)
+    choices = schema.items.choices if schema.types == ["array"] else schema.choices
     prompt = _introduce(terminal, name, schema, choices, is_required=is_required)
     while True:
         line = await terminal.ask(prompt)
@@ -308,10 +302,6 @@ def _choose(word: str, choices: list[Choice], name: str) -> Any:
     if word.isdigit() and 1 <= int(word) <= len(choices):
         return choices[int(word) - 1].value
     raise WrongUse(f"{name}: {word!r} is not one of these; write a value or its number")
-
-
-def _item_choices(schema: Schema) -> list[Choice]:
-    return schema.items.choices if schema.types == ["array"] else []
 
 
 def _default(value: Any) -> str:

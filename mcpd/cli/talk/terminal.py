@@ -7,10 +7,15 @@ results unchanged.
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import sys
 from collections.abc import Mapping
+from shutil import get_terminal_size
 from typing import IO, Any
+
+from msgspec import Raw, to_builtins
+from msgspec.json import encode, format
 
 from mcpd.protocol.printable import printable, printable_lines
 
@@ -23,21 +28,12 @@ _BAR_CELLS = 24
 
 def json_text(value: Any) -> str:
     """A value as indented JSON that is safe to print."""
-    from msgspec.json import encode, format
-
     return escape_json(format(encode(value), indent=2).decode())
 
 
 def escape_json(text: str) -> str:
     """JSON with escapes such as `\\u009b` instead of unprintable characters: the same value, safe to print."""
-    if text.isprintable():
-        return text
-    return "".join(c if c.isprintable() or c in "\n" else _escaped(c) for c in text)
-
-
-def _escaped(character: str) -> str:
-    units = character.encode("utf-16-be", "surrogatepass")
-    return "".join(f"\\u{units[at] << 8 | units[at + 1]:04x}" for at in range(0, len(units), 2))
+    return "".join(c if c.isprintable() or c == "\n" else json.dumps(c)[1:-1] for c in text)
 
 
 def can_print(text: str) -> bool:
@@ -52,6 +48,11 @@ def can_print(text: str) -> bool:
 def arrow() -> str:
     """An arrow before an advice."""
     return "→" if can_print("→") else "->"
+
+
+def first_line(text: str | None) -> str:
+    """The first line of a description; "" without a description."""
+    return (text or "").strip().partition("\n")[0].strip()
 
 
 def counted(number: int, noun: str) -> str:
@@ -75,16 +76,13 @@ class Terminal:
         self._bar = ""
         self._drawn_at: float | None = None
         self._typed = b""
-        self._asking = asyncio.Lock()
+        self.asking = asyncio.Lock()
+        """The lock to hold while asking, so that there is one question at a time."""
 
     @property
     def width(self) -> int:
         """The number of columns; 0 if stdout is not a terminal."""
-        if not self.out_is_terminal:
-            return 0
-        from shutil import get_terminal_size
-
-        return get_terminal_size().columns
+        return get_terminal_size().columns if self.out_is_terminal else 0
 
     # ----------------------------------------------------------------------------------- writing
 
@@ -102,6 +100,11 @@ class Terminal:
     def out_json(self, text: str) -> None:
         """Print JSON."""
         self.out_safe(escape_json(text) if self.out_is_terminal else text)
+
+    def print_json(self, value: Any) -> None:
+        """Print raw JSON, or any value as JSON, on one line."""
+        data = bytes(value) if isinstance(value, Raw) else encode(to_builtins(value))
+        self.out_json(format(data, indent=-1).decode())
 
     def out_bytes(self, data: bytes) -> None:
         """Write bytes unchanged. A terminal must only receive bytes that we made."""
@@ -166,8 +169,6 @@ class Terminal:
 
     def _draw(self) -> None:
         if self._bar:
-            from shutil import get_terminal_size
-
             self._write_err(f"\r\x1b[K{self._bar[: get_terminal_size().columns - 1]}")
 
     # ------------------------------------------------------------------------------------ asking
@@ -181,11 +182,6 @@ class Terminal:
             self._write_err("\n")
             return None
         return line.decode(errors="replace").strip()
-
-    @property
-    def asking(self) -> asyncio.Lock:
-        """The lock to hold while asking, so that there is one question at a time."""
-        return self._asking
 
     async def _line(self) -> bytes | None:
         # No thread reads stdin: a thread that waits for a line cannot be stopped, and would keep the process alive.

@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterable, Sequence
 
 from mcpd.errors import ConfigurationError
+from mcpd.protocol.printable import printable
 
 
 class WrongUse(ConfigurationError):
@@ -79,4 +80,15 @@ def nearest(name: str, known: Iterable[str]) -> str:
 
     known = list(known)
     near = get_close_matches(name, known, 1, 0.6) or get_close_matches(name.lower(), map(str.lower, known), 1, 0.6)
-    return next((one for one in known if near and one.lower() == near[0].lower()), "")
+    return next((each for each in known if near and each.lower() == near[0].lower()), "")
+
+
+def no_such(kind: str, name: str, known: Iterable[str], inside: str = "") -> WrongUse:
+    """The error for an unknown or missing name of a tool, prompt or argument: with a similar one, or with all."""
+    known = list(known)
+    near = nearest(name, known)
+    names = f"the {kind}s are {', '.join(known)}" if known else f"there are no {kind}s"
+    if not name:
+        return WrongUse(f"which {kind}? {printable(names, 500)}")
+    shown = printable(f"{inside}.{name}" if inside else name)
+    return WrongUse(f"no {kind} {shown}; {printable(f'did you mean {near}?' if near else names, 500)}")

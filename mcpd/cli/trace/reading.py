@@ -19,6 +19,7 @@ from typing import Any, Literal, TypeAlias
 from msgspec import DecodeError, Raw, Struct, ValidationError, field
 from msgspec.json import Decoder, decode, encode
 
+from mcpd.cli.talk.terminal import escape_json
 from mcpd.errors import ConfigurationError
 from mcpd.protocol.printable import printable
 from mcpd.transports.files import state_folder, try_lock
@@ -363,8 +364,7 @@ def as_json(entry: Entry) -> str:
         added["failure"] = True
     record = decode(entry.line, type=dict[str, Raw])
     text = encode({**record, **added}).decode()
-    # Unprintable characters are inside strings, where an escape means the same.
-    return text if text.isprintable() else "".join(c if c.isprintable() else _escaped(c) for c in text)
+    return escape_json(text)
 
 
 def readable_time(seconds: float) -> str:
@@ -379,11 +379,6 @@ def readable_size(size: int) -> str:
     if size < 1000:
         return f"{size} B"
     return f"{size / 1000:.1f} KB" if size < 1_000_000 else f"{size / 1_000_000:.1f} MB"
-
-
-def _escaped(character: str) -> str:
-    units = character.encode("utf-16-be", "surrogatepass")
-    return "".join(f"\\u{units[at] << 8 | units[at + 1]:04x}" for at in range(0, len(units), 2))
 
 
 def _event(entry: Entry) -> str:

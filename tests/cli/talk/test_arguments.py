@@ -124,7 +124,7 @@ def test_mistakes_say_what_to_write(word: str, said: str) -> None:
 
 
 def test_a_tool_without_arguments_says_so() -> None:
-    with pytest.raises(WrongUse, match="no argument a; it has no arguments"):
+    with pytest.raises(WrongUse, match="no argument a; there are no arguments"):
         read("a=1", schema={"type": "object", "properties": {}, "additionalProperties": False})
 
 
@@ -170,5 +170,5 @@ def test_arguments_of_prompts_are_texts() -> None:
     assert texts_of(read_words(["a=5", "b=true", '{"c": 1}']), ["a", "b", "c"]) == {"a": "5", "b": "true", "c": "1"}
     with pytest.raises(WrongUse, match="no argument sezon; did you mean season"):
         texts_of(read_words(["sezon=x"]), ["season"])
-    with pytest.raises(WrongUse, match="it has no arguments"):
+    with pytest.raises(WrongUse, match="there are no arguments"):
         texts_of(read_words(["a=1"]), [])
