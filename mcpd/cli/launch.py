@@ -11,6 +11,7 @@ import gc
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from threading import Event, Thread
 from time import time_ns
 from typing import TYPE_CHECKING, Any, cast
 
@@ -18,11 +19,9 @@ from mcpd.cli.log import configure
 from mcpd.errors import ConfigurationError
 from mcpd.protocol.defaults import DEMO
 from mcpd.protocol.printable import printable
-from mcpd.server.settings import Option, Options, command_option, command_options
+from mcpd.server.settings import Option, Options, command_option
 
 if TYPE_CHECKING:
-    from threading import Event
-
     from mcpd.cli.target import Found, Watcher
     from mcpd.protocol.principal import Principal
     from mcpd.server import Server
@@ -104,11 +103,7 @@ _ADVICE_SECONDS = 1.0
 _TRANSPORTS = frozenset(("stdio", "ws", "http"))
 
 
-def _print_to_stderr(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
-
-
-_print: Callable[[str], object] = _print_to_stderr
+_print: Callable[[str], object] = lambda line: print(line, file=sys.stderr, flush=True)  # noqa: E731
 """Prints a line for the user who starts the server; a worker passes these lines to its parent."""
 
 
@@ -118,7 +113,7 @@ def launch(options: Options) -> int:
     The default transport is stdio if a program started us. In a terminal it is `--http :8080`, or `--ws :8080` if the
     http extra is not installed.
     """
-    from mcpd.cli.target import prepare_scripts
+    from mcpd.cli.target import find, prepare_scripts
 
     global _print
     if os.getpid() == 1:
@@ -126,9 +121,12 @@ def launch(options: Options) -> int:
 
         serve_below_init()
     began = time_ns()
-    found = _targets(options)
+    if options.demo and options.target is not None:
+        raise ConfigurationError(f"--demo serves the demo server of mcpd: leave out {options.target} or --demo")
+    found = [find(each) for each in (DEMO if options.demo else options.target, *options.more_targets)]
     left_out = prepare_scripts(found)
     target, from_file = found[0], frozenset[str]()
+    options.target = target.name
     place = None if options.more_targets else target.place
     if place is not None and target.configuration is not None:
         from_file = _take_file_options(options, target.configuration.serve, place)
@@ -143,7 +141,7 @@ def launch(options: Options) -> int:
 
         check(options, from_file)
     is_terminal = options.stdio and sys.stdin is not None and sys.stdin.isatty()
-    without_effect = list(_without_effect(options, from_file))
+    without_effect = list(_without_effect(options))
     if options.stdio:
         # Before the user's code is loaded: its output must not get between the protocol's messages.
         from mcpd.transports.stdio import claim
@@ -171,19 +169,6 @@ def launch(options: Options) -> int:
         return run_parent(options, read_token(options.token_file), _print)
     _load_and_serve(options, found, left_out, began)
     return 0
-
-
-def _targets(options: Options) -> list[Found]:
-    """Find the targets. Raises ConfigurationError."""
-    from mcpd.cli.target import find
-
-    if options.demo:
-        if options.target is not None:
-            raise ConfigurationError(f"--demo serves the demo server of mcpd: leave out {options.target} or --demo")
-        options.target = DEMO
-    found = [find(each) for each in (options.target, *options.more_targets)]
-    options.target = found[0].name
-    return found
 
 
 def _take_file_options(options: Options, values: Mapping[str, Any], place: ServerFolder) -> frozenset[str]:
@@ -220,8 +205,11 @@ def _take_file_options(options: Options, values: Mapping[str, Any], place: Serve
 def _load_and_serve(options: Options, found: list[Found], left_out: dict[str, str], began: int) -> None:
     from mcpd.cli.target import load
 
+    if options.reload and options.no_reload:
+        raise ConfigurationError("--reload and --no-reload exclude each other: give one of them")
     serving = _Serving(options)
-    watched = _watchers(options)
+    is_stdio_only = options.stdio and options.http is None and options.ws is None
+    watched: list[Watcher] | None = [] if options.reload or (is_stdio_only and not options.no_reload) else None
     if options.more_targets:
         server: Server | None = _load_all(options, found, left_out, watched)
     else:
@@ -239,6 +227,7 @@ def _load_all(
 
     The `[serve]` of a folder's mcpd.toml is ignored, because it describes that folder only.
     """
+    from mcpd.cli.target import load_caught
     from mcpd.server.extensions.serving import configure
     from mcpd.server.joined import join
 
@@ -252,23 +241,12 @@ def _load_all(
 
             text = "%s: [serve] is ignored because several targets are served; use the command line"
             logging.getLogger("mcpd").warning(text, printable(target.place.file))
-        servers.append(_load_one(options, target, left_out, watched))
+        how: dict[str, Any] = {"watched": watched, "is_growing": options.reload, "left_out": left_out}
+        servers.append(load_caught(target, is_compatible=not options.no_compat, **how)[0])
     for server in servers:
         own = {id: values for id, values in options.extensions.items() if id in server.extensions}
         configure(server.extensions, own)
     return join(servers)
-
-
-def _load_one(options: Options, target: Found, left_out: Mapping[str, str], watched: list[Watcher] | None) -> Server:
-    from mcpd.cli.programs import ServerCatcher
-    from mcpd.cli.target import load
-
-    catcher = ServerCatcher()
-    loaded_by = None if options.no_compat else catcher
-    server = load(target, loaded_by, watched=watched, is_growing=options.reload, left_out=left_out) or catcher.found
-    if server is None:
-        raise ConfigurationError(f"{target.name}: the program ended without serving")
-    return server
 
 
 def _serve(server: Server, serving: _Serving, options: Options, watched: list[Watcher] | None, began: int) -> None:
@@ -283,52 +261,23 @@ def _serve(server: Server, serving: _Serving, options: Options, watched: list[Wa
         with watching([make(options, began) for make in watched]):
             serving.run(server)
     else:
-        serving.watching = _DelayedWatching(watched, options, began)
+        stop = Event()
+
+        def watch() -> None:
+            """Watch files on stdio, if the watch extra is installed, once the host has received its first answers."""
+            try:
+                from mcpd.sources.watch import can_watch, watch_later
+            except OSError:
+                return  # no file descriptors are left
+
+            if can_watch():
+                watch_later([make(options, began) for make in watched], stop, began)
+
+        serving.watch = watch
         try:
             serving.run(server)
         finally:
-            serving.watching.stop()
-
-
-def _watchers(options: Options) -> list[Watcher] | None:
-    """An empty list for watchers; None if no files are watched. Raises ConfigurationError."""
-    if options.reload and options.no_reload:
-        raise ConfigurationError("--reload and --no-reload exclude each other: give one of them")
-    is_stdio_only = options.stdio and options.http is None and options.ws is None
-    return [] if options.reload or (is_stdio_only and not options.no_reload) else None
-
-
-class _DelayedWatching:
-    """Watches files on stdio, if the watch extra is installed, once the host has received its first answers."""
-
-    def __init__(self, watched: list[Watcher], options: Options, began: int) -> None:
-        """Files that have changed since `began`, in nanoseconds, are reloaded at once."""
-        self._watched = watched
-        self._options = options
-        self._began = began
-        self._stop: Callable[[], None] | None = None
-
-    def start(self) -> None:
-        """Start watching in a thread."""
-        from threading import Event, Thread
-
-        stop = Event()
-        self._stop = stop.set
-        Thread(target=self._watch, args=(stop,), name="mcpd-watch", daemon=True).start()
-
-    def _watch(self, stop: Event) -> None:
-        try:
-            from mcpd.sources.watch import can_watch, watch_later
-        except OSError:
-            return  # no file descriptors are left
-
-        if can_watch():
-            watch_later([make(self._options, self._began) for make in self._watched], stop, self._began)
-
-    def stop(self) -> None:
-        """Stop watching; a reload that is running is not interrupted."""
-        if self._stop is not None:
-            self._stop()
+            stop.set()  # a reload that is running is not interrupted
 
 
 class _Serving:
@@ -337,7 +286,8 @@ class _Serving:
     def __init__(self, options: Options) -> None:
         self._options = options
         self.has_served = False
-        self.watching: _DelayedWatching | None = None
+        self.watch: Callable[[], None] | None = None
+        """Watches the files of the target, in a thread of its own."""
         self._protection: Protection | None = None
 
     def run(self, server: Server, wanted: object = None) -> None:
@@ -382,18 +332,19 @@ class _Serving:
         _log_calls(server, options)
         if options.http is not None:
             options.http_settings = _http_settings(options)
-        options.auth = self._protection = _protection(options, server)
-        options.token = (
-            None if options.auth is not None else read_token(options.token_file, warns=options.overseer is None)
-        )
+        if options.http is not None or options.ws is not None:
+            from mcpd.cli.listening import protection_of
+
+            options.auth = self._protection = protection_of(options, server)
+        if options.auth is None:
+            options.token = read_token(options.token_file, warns=options.overseer is None)
         messages = _Messages(server, options)
         options.announce = messages.announce
-        watching = self.watching
 
         def after_start() -> None:
             messages.advise_once_listed()
-            if watching is not None:
-                watching.start()
+            if self.watch is not None:
+                Thread(target=self.watch, name="mcpd-watch", daemon=True).start()
 
         options.look_over = after_start
         if options.overseer is not None:
@@ -498,7 +449,9 @@ class _Messages:
 def _choose_transport(options: Options, found: list[Found], left_out: dict[str, str]) -> None:
     """Choose stdio if a program started us, and a port in a terminal. Raises ConfigurationError."""
     if sys.stdin is not None and sys.stdin.isatty():
-        if _has_http():
+        from importlib.util import find_spec
+
+        if find_spec("httptools") is not None:
             options.http = ":8080"
         else:
             options.ws = ":8080"
@@ -512,57 +465,26 @@ def _choose_transport(options: Options, found: list[Found], left_out: dict[str, 
 
 def _check_targets(options: Options, found: list[Found], left_out: dict[str, str]) -> None:
     """Raise the errors of targets that cannot be loaded and of unknown options; the user should see these first."""
-    from mcpd.cli.programs import ServerCatcher
-    from mcpd.cli.target import load
+    from mcpd.cli.target import load_caught
 
+    words = (*options.words, *options.arguments)
     for each in found:
-        catcher = ServerCatcher()
-        loaded_by = None if options.no_compat else catcher
-        server = load(each, loaded_by, (*options.words, *options.arguments), left_out=left_out) or catcher.found
-        if server is not None and not catcher.has_served:
+        server, is_program = load_caught(each, words, is_compatible=not options.no_compat, left_out=left_out)
+        if not is_program:
             _read_own_options(server, options)
 
 
-def _has_http() -> bool:
-    from importlib.util import find_spec
-
-    return find_spec("httptools") is not None
-
-
-_ALWAYS_WITH_EFFECT = {
-    "stdio",
-    "target",
-    "more_targets",
-    "given",
-    "log_level",
-    "log_format",
-    "log_arguments",
-    "extensions",
-    "words",
-    "arguments",
-    "auth_table",
-    "demo",
-    "no_compat",
-    "no_reload",
-    "reload",
-    "workers",
-}
-
-
-def _without_effect(options: Options, from_file: frozenset[str]) -> Iterator[tuple[str, str]]:
+def _without_effect(options: Options) -> Iterator[tuple[str, str]]:
     """The options that were given but have no effect, with the reasons. Options from mcpd.toml are not reported."""
     why: dict[str, str] = {}
     if options.http is None:
         why["HTTP"] = "it requires HTTP; add --http :8080"
         if options.ws is None:
             why["Access"] = "it requires --http or --ws"
-    defaults = Options()
-    changed = {name for name in Options.__struct_fields__ if getattr(options, name) != getattr(defaults, name)}
-    changed -= from_file
-    if why and not changed <= _ALWAYS_WITH_EFFECT:  # reading the table slows down the start
-        for name, (option, _) in command_options().items():
-            if option.section in why and name in changed:
-                yield option.flag, why[option.section]
+    for name in sorted(options.given):
+        found = command_option(name)
+        if found is not None and found[0].section in why:
+            yield found[0].flag, why[found[0].section]
 
 
 def _http_settings(options: Options) -> HttpSettings:
@@ -585,17 +507,6 @@ def _is_dev_null(descriptor: int) -> bool:
         return os.path.samestat(os.fstat(descriptor), os.stat(os.devnull))
     except OSError:  # closed
         return True
-
-
-def _protection(options: Options, server: Server) -> Protection | None:
-    if options.http is None and options.ws is None:
-        return None
-    flags = (options.auth_server, options.issuer, options.audience, options.scope, options.tokens_file)
-    if not any(flags) and options.auth_table is None:
-        return None
-    from mcpd.cli.listening import protection_of
-
-    return protection_of(options, server)
 
 
 def read_token(path: str | None, *, warns: bool = True) -> str | None:

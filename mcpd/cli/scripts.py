@@ -14,13 +14,14 @@ import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from hashlib import sha256
 from importlib import metadata
 from typing import Any, NoReturn
 
 from msgspec import Struct
 
+from mcpd.cli.install.formats.toml import toml_key, toml_value
 from mcpd.errors import ConfigurationError
 from mcpd.protocol.printable import printable
 
@@ -192,10 +193,10 @@ def _allows(specifier: str) -> bool:
 def _as_script(header: Header, more: Iterable[str]) -> str:
     """A header for a script in another folder with the same requirements, and those of mcpd in `more`."""
     dependencies = list(dict.fromkeys([*header.dependencies, *more]))
-    lines = [f"requires-python = {_toml(f'{header.python},>=3.11')}", f"dependencies = {_toml(dependencies)}"]
+    lines = [f"requires-python = {toml_value(f'{header.python},>=3.11')}", f"dependencies = {toml_value(dependencies)}"]
     if header.uv:
         settings = _absolute(header.uv, os.path.dirname(os.path.abspath(header.path)))
-        lines += ["[tool.uv]", *(f"{_toml(name)} = {_toml(value)}" for name, value in settings.items())]
+        lines += ["[tool.uv]", *(f"{toml_key(name)} = {toml_value(value)}" for name, value in settings.items())]
     return "".join(f"# {line}\n" for line in ["/// script", *lines, "///"])
 
 
@@ -211,17 +212,6 @@ def _absolute(value: Any, folder: str) -> Any:
     if isinstance(value, str) and value.startswith(("./", "../")):
         return os.path.normpath(os.path.join(folder, value))
     return value
-
-
-def _toml(value: Any) -> str:
-    """A value in TOML, on one line."""
-    if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{_toml(str(name))} = {_toml(each)}" for name, each in value.items()) + "}"
-    if isinstance(value, (list, tuple)):
-        return "[" + ", ".join(map(_toml, value)) + "]"
-    if isinstance(value, (bool, str)):
-        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
-    return str(value)  # numbers and times
 
 
 # ------------------------------------------------------------------------------------------- uv

@@ -123,6 +123,22 @@ def load(
     return server
 
 
+def load_caught(
+    target: Found, arguments: Sequence[str] = (), *, is_compatible: bool, **how: Any
+) -> tuple[Server, bool]:
+    """Load a server without serving it, and return whether it is the one whose `run()` the target has called.
+
+    `is_compatible` allows other MCP libraries; `how` are arguments of `load`. Raises ConfigurationError.
+    """
+    from mcpd.cli.programs import ServerCatcher
+
+    catcher = ServerCatcher()
+    server = load(target, catcher if is_compatible else None, arguments, **how) or catcher.found
+    if server is None:
+        raise ConfigurationError(f"{target.name}: the program ended without serving")
+    return server, catcher.has_served
+
+
 def _check_state_key() -> None:
     """Check MCPD_STATE_KEY, so that no file of the user is blamed for it. Raises ConfigurationError."""
     from mcpd.protocol.state_keys import keys_of_process
@@ -165,17 +181,18 @@ def _find(target: str, loading: Loading) -> Server | None:
     if is_file and place.endswith(".py"):
         module: ModuleType | None = _from_file(place, loading)
     elif is_module and (attribute or _is_there(place)):
-        module = _from_module(place, loading)
+        _add_current_folder()
+        module = guarded(place, lambda: loading.run(lambda: import_module(place)))
     else:
         from mcpd.cli.programs import find_command, run_command
 
         command = None if attribute else find_command(place)
         if command is None:
-            from mcpd.cli.target_errors import unknown_target
+            from mcpd.cli.target_errors import why_unknown
+            from mcpd.client.targets.grammar import UnknownTarget
 
-            raise unknown_target(target, place, attribute)
-        made = run_command(command, place, loading)
-        return None if made is None else _ours(made)
+            raise UnknownTarget(why_unknown(target, place, attribute))
+        return _ours(run_command(command, place, loading))
     return None if module is None or loading.has_served else _pick(module, attribute, place, loading)
 
 
@@ -222,11 +239,6 @@ def _add_current_folder() -> None:
         sys.path.insert(0, os.getcwd())
 
 
-def _from_module(name: str, loading: Loading) -> ModuleType | None:
-    _add_current_folder()
-    return guarded(name, lambda: loading.run(lambda: import_module(name)))
-
-
 def _pick(module: ModuleType, attribute: str, place: str, loading: Loading) -> Server | None:
     if attribute:
         found: Any = getattr(module, attribute, None)
@@ -234,8 +246,7 @@ def _pick(module: ModuleType, attribute: str, place: str, loading: Loading) -> S
             from mcpd.cli.programs import is_program, run
 
             if is_program(module, loading):
-                made = run(found, attribute, place, loading)
-                return None if made is None else _ours(made)
+                return _ours(run(found, attribute, place, loading))
             found = guarded(place, found, attribute)
         if isinstance(found, CoroutineType):
             found.close()
@@ -256,15 +267,14 @@ def _pick(module: ModuleType, attribute: str, place: str, loading: Loading) -> S
 
         program = program_of(module, place) if is_program(module, loading) else None
         if program is not None:
-            made = run(*program, place, loading)
-            return None if made is None else _ours(made)
+            return _ours(run(*program, place, loading))
         raise ConfigurationError(f"{place}: {_servers_text(module)}")
     raise ConfigurationError(f"{place}: {_servers_text(module)}; name one, for example {place}:{min(servers)}")
 
 
-def _ours(found: Any) -> Server:
+def _ours(found: Any) -> Server | None:
     try:
-        server: Server = found if isinstance(found, Server) else found.__mcpd_server__()
+        server: Server | None = found if isinstance(found, Server | None) else found.__mcpd_server__()
     except NotImplementedError as error:  # it uses a feature that `mcpd.compat` does not have
         raise ConfigurationError(str(error)) from None
 
@@ -320,6 +330,8 @@ def _files_below(target: Found) -> list[str]:
         return []
     folder = "tools" if configuration is None else configuration.tools.folder
 
+    from mcpd.server.folder_files import is_below
+
     top = os.path.normpath(os.path.join(place.root, folder))
     found: list[str] = []
     count = 0
@@ -330,18 +342,11 @@ def _files_below(target: Found) -> list[str]:
             if name.endswith(".py") and not name.startswith("."):
                 count += 1
                 path = os.path.join(above, name)
-                if count <= _MOST_FILES and _has_header(path) and _is_inside(top, path):
+                # Links that lead out of the folder are not imported.
+                is_inside = not os.path.islink(path) or is_below(path, top)
+                if count <= _MOST_FILES and is_inside and _has_header(path):
                     found.append(path)
     return found
-
-
-def _is_inside(folder: str, path: str) -> bool:
-    """Whether a path is not a link that leads out of the folder; such files are not imported."""
-    if not os.path.islink(path):
-        return True
-    from mcpd.server.folder_files import is_below
-
-    return is_below(path, folder)
 
 
 def _has_header(path: str) -> bool:

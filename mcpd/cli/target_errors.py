@@ -15,7 +15,7 @@ from inspect import isfunction, signature
 from types import ModuleType
 
 import mcpd
-from mcpd.client.targets.grammar import UnknownTarget, install_hint, near_target
+from mcpd.client.targets.grammar import install_hint, near_target
 from mcpd.errors import McpdError
 from mcpd.protocol.printable import printable
 from mcpd.server import Server
@@ -121,12 +121,8 @@ def is_own(path: str, folder: str) -> bool:
 # ------------------------------------------------------------------------------ unknown targets
 
 
-def unknown_target(target: str, place: str, attribute: str) -> UnknownTarget:
-    """The error for a target that is neither a Python file nor a module with an object."""
-    return UnknownTarget(_why_unknown(target, place, attribute))
-
-
-def _why_unknown(target: str, place: str, attribute: str) -> str:
+def why_unknown(target: str, place: str, attribute: str) -> str:
+    """The text of the error for a target that is neither a Python file nor a module with an object."""
     if os.path.isdir(place):
         return f"{place} is a folder, which has no objects; write only {place}, or name a file in it"
     if os.path.exists(place):
@@ -249,7 +245,7 @@ _UNKNOWN_OPTION = re.compile(r"Server\.__init__\(\) got an unexpected keyword ar
 def _hint(error: Exception) -> str:
     """`; ` and the advice for an error; "" without advice."""
     text = _advice(error)
-    return f"; {text}" if text else ""
+    return text and f"; {text}"
 
 
 def _advice(error: Exception) -> str:
@@ -263,9 +259,9 @@ def _advice(error: Exception) -> str:
         return "the file is part of a package: run mcpd in the folder that contains the package, with package.module"
     if isinstance(error, ImportError) and error.name == "mcpd":
         found = re.search(r"cannot import name '(\w+)'", str(error))
-        return _suggest_name(found[1]) if found else ""
+        return _suggest(found[1], _NAMES, mcpd.__all__) if found else ""
     if isinstance(error, AttributeError) and error.obj is mcpd:
-        return _suggest_name(error.name or "")
+        return _suggest(error.name or "", _NAMES, mcpd.__all__)
     if isinstance(error, AttributeError) and isinstance(error.obj, Server):
         return _suggest(error.name or "", _METHODS, dir(error.obj))
 
@@ -277,12 +273,8 @@ def _advice(error: Exception) -> str:
     return _suggest(unknown[1], _OPTIONS, options) or f"the options are {', '.join(options)}"
 
 
-def _suggest_name(name: str) -> str:
-    return _suggest(name, _NAMES, mcpd.__all__)
-
-
 def _suggest(name: str, known: dict[str, str], ours: Iterable[str]) -> str:
     if name in known:
         return known[name]
-    near = get_close_matches(name, [one for one in ours if not one.startswith("_")], 1)
+    near = get_close_matches(name, [each for each in ours if not each.startswith("_")], 1)
     return f"did you mean {near[0]}?" if near else ""

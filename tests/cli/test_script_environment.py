@@ -209,7 +209,7 @@ async def test_another_python(tmp_path: Path, child: Child) -> None:
     assert all(f'"{name}' in asked for name in ("anyio", "click", "msgspec", "websockets"))
     assert '"pytest' not in asked
     assert '# requires-python = ">=3.99,>=3.11"' in asked
-    assert f'"path" = "{tmp_path}/../near"' in asked
+    assert f'path = "{tmp_path}/../near"' in asked
 
 
 def test_uv_has_no_such_python(tmp_path: Path, child: Child) -> None:

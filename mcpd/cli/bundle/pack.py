@@ -14,7 +14,6 @@ import tempfile
 from importlib.metadata import version as distribution_version
 
 from msgspec import UNSET, Struct, UnsetType
-from msgspec.json import encode
 
 from mcpd import __version__
 from mcpd.cli.bundle.manifest import (
@@ -43,6 +42,7 @@ from mcpd.cli.bundle.project import (
     matches_pattern,
     read_project,
 )
+from mcpd.cli.install.formats.toml import toml_value
 from mcpd.cli.install.launch import Offers
 from mcpd.cli.scripts import normalized, requirement_name
 from mcpd.client.targets.named import CommandTarget, FileTarget
@@ -283,18 +283,14 @@ def _requirements(gathered: BundleSources, offers: Offers, said: BundleOptions, 
 
 
 def _pyproject(manifest: Manifest, project: Project, requirements: list[str]) -> bytes:
-    """The pyproject.toml that `uv` reads. JSON strings are valid TOML."""
-
-    def text(value: str) -> str:
-        return encode(value).decode().replace("\x7f", "\\u007f")
-
+    """The pyproject.toml that `uv` reads."""
     lines = [
         "[project]",
-        f"name = {text(normalized(manifest.name))}",
-        f"version = {text(manifest.version)}",
-        f"requires-python = {text(project.requires_python or _PYTHON)}",
+        f"name = {toml_value(normalized(manifest.name))}",
+        f"version = {toml_value(manifest.version)}",
+        f"requires-python = {toml_value(project.requires_python or _PYTHON)}",
         "dependencies = [",
-        *(f"    {text(each)}," for each in requirements),
+        *(f"    {toml_value(each)}," for each in requirements),
         "]",
         "",
         "[tool.uv]",

@@ -8,6 +8,7 @@ import shlex
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import closing, nullcontext, redirect_stdout
+from importlib.metadata import packages_distributions
 from traceback import walk_stack
 from typing import TYPE_CHECKING, Any
 
@@ -17,8 +18,10 @@ from msgspec.json import encode, format
 
 from mcpd.cli.listening import settings_of_table
 from mcpd.cli.options import or_demo, parameter, target_argument
+from mcpd.cli.programs import list_offers
 from mcpd.cli.talk.terminal import first_line
-from mcpd.cli.target import find
+from mcpd.cli.target import find, load_caught, prepare_scripts, split
+from mcpd.cli.target_errors import is_own
 from mcpd.errors import NAMESAKE, ConfigurationError, collecting
 from mcpd.protocol.defaults import DEMO
 from mcpd.protocol.printable import printable
@@ -164,23 +167,15 @@ def check_command(
 
 
 def _load(target: str | None, no_compat: bool, arguments: tuple[str, ...]) -> Server:
-    from mcpd.cli.programs import ServerCatcher, list_offers
-    from mcpd.cli.target import load, prepare_scripts
-
-    found, catcher = find(target), ServerCatcher()
+    found = find(target)
     left_out = prepare_scripts([found])
-    server = load(found, None if no_compat else catcher, arguments, left_out=left_out) or catcher.found
-    if server is None:
-        raise ConfigurationError(f"{target}: the program ended without serving")
+    server, _ = load_caught(found, arguments, is_compatible=not no_compat, left_out=left_out)
     list_offers(server)
     return server
 
 
 def _refusal(target: str | None, error: Exception) -> Problem:
     """The error of a decorator, and the line of the user's code that uses it. Called where the error is raised."""
-    from mcpd.cli.target import split
-    from mcpd.cli.target_errors import is_own
-
     place = split(target or "")[0]
     folder = os.path.dirname(os.path.abspath(place)) if os.path.isfile(place) else os.getcwd()
     for frame, line in walk_stack(None):
@@ -222,7 +217,8 @@ def _problems(server: Server, collector: _LogCollector, principals: Iterable[Pri
         _text_of(problem): problem
         for problem in (*logged, *server.problems(), *token_problems(server.catalog, principals))
     }
-    for name in _namesakes():
+    # Other distributions that have files in the folder of our package.
+    for name in sorted(set(packages_distributions().get("mcpd", ())) - {"mcpd-server"}):
         found[name] = Problem("", f"the distribution {name} is installed too. {NAMESAKE}")
     return sorted(found.values(), key=lambda problem: not problem.is_error)
 
@@ -292,13 +288,6 @@ class _Report:
 
 def _text_of(problem: Problem) -> str:
     return str(problem) if problem.where else problem.text
-
-
-def _namesakes() -> list[str]:
-    """Other distributions that have files in the folder of our package."""
-    from importlib.metadata import packages_distributions
-
-    return sorted(set(packages_distributions().get("mcpd", ())) - {"mcpd-server"})
 
 
 class _LogCollector(logging.Handler):

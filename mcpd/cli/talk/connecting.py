@@ -6,6 +6,7 @@ import asyncio
 import gc
 import logging
 import os
+import shlex
 import signal
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
@@ -13,6 +14,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 from msgspec import UNSET, Struct
+from msgspec.structs import replace
 
 from mcpd.cli.talk.terminal import Terminal
 from mcpd.cli.talk.words import WrongUse, with_help
@@ -26,7 +28,8 @@ from mcpd.errors import (
     TransportError,
     UnsupportedVersion,
 )
-from mcpd.protocol.printable import printable
+from mcpd.protocol.jsonrpc import encode
+from mcpd.protocol.printable import mask_command, mask_text, printable
 
 if TYPE_CHECKING:
     from mcpd.client import Callbacks, Client
@@ -94,8 +97,6 @@ def resolve_target(server: ServerOptions) -> CommandTarget | UrlTarget:
     if not (server.env or server.headers or server.token_file):
         return target
 
-    from msgspec.structs import replace
-
     if isinstance(target, CommandTarget):
         if server.headers or server.token_file:
             option = "-H" if server.headers else "--token-file"
@@ -103,32 +104,25 @@ def resolve_target(server: ServerOptions) -> CommandTarget | UrlTarget:
         return replace(target, env={**(target.env or {}), **server.env})
     if server.env:
         raise WrongUse("--env is for programs; to send headers to a server at a URL, use -H")
-    token = {} if server.token_file is None else {"Authorization": f"Bearer {_token(server.token_file)}"}
-    return replace(target, headers={**target.headers, **token, **server.headers})
+    headers = dict(target.headers)
+    if server.token_file is not None:
+        from mcpd.cli.launch import read_token
+
+        token = read_token(server.token_file) or ""
+        if not token.isascii() or not token.isprintable():
+            raise ConfigurationError(f"--token-file {server.token_file}: write one line of ASCII, the token, into it")
+        headers["Authorization"] = f"Bearer {token}"
+    return replace(target, headers=headers | server.headers)
 
 
 def _target_here() -> CommandTarget:
     """The server folder that the current folder is in, or the demo server. Raises ConfigurationError."""
-    from msgspec.structs import replace
-
     from mcpd.sources.lookup import folder_here
 
     place = folder_here()
     if place is None:
         return command_of(None)
     return command_of(FileTarget(place.root)) if place.is_trusted else replace(command_of(None), name="this folder")
-
-
-def _token(path: str) -> str:
-    try:
-        with open(path, encoding="utf-8") as file:
-            token = file.read().strip()
-    except (OSError, UnicodeDecodeError) as error:
-        why = error.strerror if isinstance(error, OSError) else "it is not text"
-        raise ConfigurationError(f"--token-file {path}: {why}; name a file that contains the token") from None
-    if not token.isascii() or not token.isprintable() or not token:
-        raise ConfigurationError(f"--token-file {path}: the file has no token; write one line of ASCII into it")
-    return token
 
 
 def run(work: Callable[[Terminal], Awaitable[int]], server: ServerOptions) -> int:
@@ -230,9 +224,6 @@ def describe_error(error: McpdError, server: ServerOptions) -> str:
 
 def _data_of(error: RemoteError) -> str:
     """The data of an error, which often explains more than its message."""
-    from mcpd.protocol.jsonrpc import encode
-    from mcpd.protocol.printable import mask_text
-
     if error.data is UNSET or error.data is None:
         return ""
     try:
@@ -244,11 +235,7 @@ def _data_of(error: RemoteError) -> str:
 
 def _target_again(server: ServerOptions) -> str:
     """The server as words of a command line, without secrets: people share what we print."""
-    import shlex
-
     if server.command:
-        from mcpd.protocol.printable import mask_command
-
         return f"-- {shlex.join(mask_command(server.command))}"
     return shlex.quote(without_secrets(server.target)) if server.target else ""
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from mcpd.cli.talk.arguments import arguments_of, missing, read_schema, read_words, texts_of
+from mcpd.cli.talk.arguments import arguments_of, read_schema, read_words, texts_of
 from mcpd.cli.talk.words import WrongUse
 
 SCHEMA = {
@@ -160,10 +160,9 @@ def test_files_and_stdin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
         read("-", "text=@-")
 
 
-def test_what_is_missing() -> None:
+def test_what_is_required() -> None:
     schema = read_schema(SCHEMA)
-    assert missing({}, schema) == ["text"]
-    assert missing({"text": ""}, schema) == []
+    assert schema.required == ["text"]
 
 
 def test_arguments_of_prompts_are_texts() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from mcpd.cli.talk import questions
 from mcpd.cli.talk.questions import Questions
 from mcpd.cli.talk.terminal import Terminal
 from mcpd.errors import ProtocolError
@@ -28,7 +27,7 @@ class Answers(Terminal):
 @pytest.fixture
 def opened(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     found: list[str] = []
-    monkeypatch.setattr(questions, "_open_in_browser", lambda url: not found.append(url))
+    monkeypatch.setattr("webbrowser.open", lambda url: not found.append(url))
     return found
 
 

@@ -57,7 +57,12 @@ def put(text: str, keys: Sequence[str], value: Any, *, in_list: bool = False) ->
 
     nl = line_end(text)
     gap = "" if not text else nl if text.endswith("\n") else nl + nl
-    made = gap + nl.join([f"[{_dotted(path)}]", *(f"{_key(name)} = {_value(each)}" for name, each in value.items())])
+    made = gap + nl.join(
+        [
+            f"[{'.'.join(map(toml_key, path))}]",
+            *(f"{toml_key(name)} = {toml_value(each)}" for name, each in value.items()),
+        ]
+    )
     return text + made + (nl if not text or text.endswith("\n") else "")
 
 
@@ -79,14 +84,14 @@ def drop(text: str, keys: Sequence[str]) -> str:
 
 def _replace(text: str, ours: list[_Statement], path: tuple[str, ...], value: Any) -> str:
     if ours[0].kind == "pair" and ours[0].path == path:
-        return text[: ours[0].value] + _value(value) + text[ours[0].value_end :]
+        return text[: ours[0].value] + toml_value(value) + text[ours[0].value_end :]
     if ours[0].kind == "table" and ours[0].path == path and isinstance(value, dict):
         # The table keeps its header and its place.
         nl = line_end(text)
         end = ours[-1].end
         ends_line = text[:end].endswith("\n")
         header = text[ours[0].start : ours[0].end].rstrip("\r\n")
-        lines = [header, *(f"{_key(name)} = {_value(each)}" for name, each in value.items())]
+        lines = [header, *(f"{toml_key(name)} = {toml_value(each)}" for name, each in value.items())]
         return text[: ours[0].start] + nl.join(lines) + (nl if ends_line else "") + text[end:]
     return put(drop(text, path), path, value)
 
@@ -94,7 +99,7 @@ def _replace(text: str, ours: list[_Statement], path: tuple[str, ...], value: An
 def _put_inline(text: str, statement: _Statement, path: tuple[str, ...], value: Any) -> str:
     """Put a value into an inline table."""
     found = with_change({"value": _read(text, statement)}, ("value", *path[len(statement.path) :]), value)["value"]
-    return text[: statement.value] + _value(found) + text[statement.value_end :]
+    return text[: statement.value] + toml_value(found) + text[statement.value_end :]
 
 
 def _put_member(text: str, path: tuple[str, ...], value: Any) -> str:
@@ -108,7 +113,7 @@ def _put_member(text: str, path: tuple[str, ...], value: Any) -> str:
         elif statement.kind == "pair" and last is not None:
             last = statement
     assert last is not None
-    line = f"{_key(path[-1])} = {_value(value)}"
+    line = f"{toml_key(path[-1])} = {toml_value(value)}"
     nl = line_end(text)
     if text[: last.end].endswith("\n"):
         return text[: last.end] + line + nl + text[last.end :]
@@ -201,25 +206,20 @@ def _read(text: str, statement: _Statement) -> Any:
 # -------------------------------------------------------------------------------------- values
 
 
-def _dotted(path: Sequence[str]) -> str:
-    return ".".join(map(_key, path))
+def toml_key(name: str) -> str:
+    """Return a name as a key."""
+    return name if _BARE.fullmatch(name) else toml_value(name)
 
 
-def _key(name: str) -> str:
-    return name if _BARE.fullmatch(name) else _value(name)
-
-
-def _value(value: Any) -> str:
-    """Format a value on one line. TOML has the same escapes as JSON, except for DEL."""
+def toml_value(value: Any) -> str:
+    """Return a value on one line. TOML has the same escapes as JSON, except for DEL."""
     if isinstance(value, str):
         return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, list):
-        return f"[{', '.join(map(_value, value))}]"
+        return f"[{', '.join(map(toml_value, value))}]"
     if isinstance(value, dict):
-        inner = ", ".join(f"{_key(name)} = {_value(each)}" for name, each in value.items())
+        inner = ", ".join(f"{toml_key(name)} = {toml_value(each)}" for name, each in value.items())
         return f"{{ {inner} }}" if inner else "{}"
-    if isinstance(value, float):
-        return repr(value)
-    return str(value) if isinstance(value, int) else str(value.isoformat())
+    return repr(value) if isinstance(value, int | float) else str(value.isoformat())
