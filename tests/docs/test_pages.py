@@ -21,6 +21,9 @@ from support.our_plugin import OUR_PLUGIN
 
 PAGES = sorted((REPOSITORY / "docs").rglob("*.md"))
 
+# With the name of the file, without empty lines.
+MOST_LINES = 26
+
 each_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 
 
@@ -31,6 +34,7 @@ def test_it_can_be_read(page: Path) -> None:
     prose = [line for line in text.splitlines() if not line.startswith("|") and "](" not in line]
     assert max(map(len, prose)) <= 120
     assert text.count("\n```") == 2 * len(blocks(page)), "every block says its language"
+    assert max((sum(map(bool, code.splitlines())) for _, code in blocks(page)), default=0) <= MOST_LINES
     for link in re.findall(r"\]\((?!https?://|#)([^)#]+)(?:#[^)]*)?\)", text):
         assert (page.parent / link).exists(), link
 
