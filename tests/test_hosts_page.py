@@ -37,7 +37,7 @@ def check(entry: dict[str, Any]) -> None:
 
 
 def test_the_command_is_one() -> None:
-    assert launch.read(COMMAND[1:], {}) == Options(stdio=True, given=frozenset({"stdio"}))
+    assert launch.stdio_options(COMMAND[1:], {}) == Options(stdio=True, given=frozenset({"stdio"}))
 
 
 def test_every_block_is_looked_at() -> None:
