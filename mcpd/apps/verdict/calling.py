@@ -15,7 +15,7 @@ from mcpd.apps.host.host import Host
 from mcpd.apps.host.tool_call import ToolCall
 from mcpd.apps.tool_metadata import is_for_model
 from mcpd.apps.verdict.metadata import App
-from mcpd.apps.verdict.report import Check, Finding, checked, skipped
+from mcpd.apps.verdict.report import Check, Finding, checked, failure, skipped, warning
 from mcpd.errors import McpdError, RemoteError
 from mcpd.protocol.schemas import target_of
 from mcpd.protocol.types.features import CallToolResult, Tool
@@ -266,11 +266,7 @@ def _error_finding(tool: Tool, error: McpdError, is_generated: bool) -> Finding:
     text = error.message if isinstance(error, RemoteError) else str(error)
     if is_generated:
         return _needs_arguments(tool, f"{tool.name} did not accept arguments made from its schema: {text}")
-    return Finding(
-        severity="failure",
-        text=f"{tool.name} gave an error: {text}",
-        advice="correct the tool, or give other arguments by --call",
-    )
+    return failure(f"{tool.name} gave an error: {text}", "correct the tool, or give other arguments by --call")
 
 
 def _result_findings(tool: Tool, result: CallToolResult, is_generated: bool) -> Iterator[Finding]:
@@ -278,22 +274,18 @@ def _result_findings(tool: Tool, result: CallToolResult, is_generated: bool) -> 
         return
     content = " ".join(str(getattr(block, "text", "")) for block in result.content)[:300]
     text = f"{tool.name} failed: {content}"
-    yield (
-        _needs_arguments(tool, text)
-        if is_generated
-        else Finding(severity="warning", text=text, advice="give other arguments")
-    )
+    yield (_needs_arguments(tool, text) if is_generated else warning(text, "give other arguments"))
 
 
 def _needs_arguments(tool: Tool, text: str) -> Finding:
-    return Finding(severity="warning", text=text, advice=f"give valid arguments by --call '{tool.name}={{…}}'")
+    return warning(text, f"give valid arguments by --call '{tool.name}={{…}}'")
 
 
 def _fallback_findings(tool: Tool, result: CallToolResult) -> Iterator[Finding]:
     blocks = list(result.content)
     if not blocks:
         advice = "return a text with the same content: hosts without Apps show it, and the model reads it"
-        yield Finding(severity="failure", text=f"{tool.name} returns no content", advice=advice, rule="APP-S-06")
+        yield failure(f"{tool.name} returns no content", advice, "APP-S-06")
     elif all(getattr(block, "text", None) == "" for block in blocks):
         text = f"the only content of {tool.name} is an empty text"
-        yield Finding(severity="failure", text=text, advice="describe in words what the app shows", rule="APP-S-06")
+        yield failure(text, "describe in words what the app shows", "APP-S-06")

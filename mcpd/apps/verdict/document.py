@@ -12,8 +12,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from mcpd.apps.verdict.policy import Kind, refusal
-from mcpd.apps.verdict.report import Check, Finding, checked
+from msgspec import UNSET
+
+from mcpd.apps.preview.violations import Kind, refusal
+from mcpd.apps.verdict.policy import details_of
+from mcpd.apps.verdict.report import Check, Finding, checked, note, warning
 from mcpd.errors import ConfigurationError
 from mcpd.server.extensions.ui.assets import html_problems
 from mcpd.server.extensions.ui.csp_sources import UiCsp
@@ -181,13 +184,13 @@ def _completeness(html: str, document: Document) -> Iterator[Finding]:
         yield Finding(severity="failure" if problem.is_error else "warning", text=problem.text)
     if not document.language:
         advice = 'write <html lang="en">, or the language of the text'
-        yield Finding(severity="warning", text="the document has no language for screen readers", advice=advice)
+        yield warning("the document has no language for screen readers", advice)
     if not document.title:
-        yield Finding(severity="note", text="no <title>", advice="hosts and screen readers may show it")
+        yield note("no <title>", "hosts and screen readers may show it")
     if document.policy:
         text = f"the document has a policy of its own in a <meta>: {document.policy[:200]}"
         advice = "it can only take away from what the host grants; declare what the app needs in _meta.ui.csp"
-        yield Finding(severity="note", text=text, advice=advice)
+        yield note(text, advice)
 
 
 def _undeclared(document: Document, granted: UiCsp | None) -> Iterator[Finding]:
@@ -195,18 +198,15 @@ def _undeclared(document: Document, granted: UiCsp | None) -> Iterator[Finding]:
         refused = refusal(load.kind, load.url, granted)
         if refused is None:
             continue
-        details: dict[str, str | int] = {"url": load.url, "element": load.element, "cause": refused.cause(load.url)}
-        if load.line:
-            details["line"] = load.line
-        if refused.domain:
-            details |= {"domain": refused.domain, "field": refused.field}
         place = f"{load.element}{f', line {load.line}' if load.line else ''}"
         yield Finding(
             # The app may have no relative address that the <base> would change.
             severity="warning" if load.kind == "base" else "failure",
             text=f"{refused.text} ({place})",
             advice=refused.advice,
-            **details,  # type: ignore[arg-type]
+            element=load.element,
+            line=load.line or UNSET,
+            **details_of(refused, load.url),
         )
 
 
@@ -222,7 +222,7 @@ def _outward(document: Document) -> Iterator[Finding]:
     for url in list(document.outward_links)[:_LINKS_SHOWN]:
         text = f"a link to {url[:120]}: hosts do not follow it unless the app asks them to"
         advice = "prevent the default action of the click and send ui/open-link"
-        yield Finding(severity="note", text=text, advice=advice, url=url)
+        yield note(text, advice, url=url)
 
 
 def _loads(tag: str, name: str, attributes: dict[str, str]) -> bool:

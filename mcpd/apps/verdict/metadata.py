@@ -13,7 +13,7 @@ from typing import Any, Final
 from msgspec import Struct, to_builtins
 
 from mcpd.apps.tool_metadata import linked_uri, ui_member
-from mcpd.apps.verdict.report import Check, Finding, checked
+from mcpd.apps.verdict.report import Check, Finding, checked, failure, note, warning
 from mcpd.client import Client
 from mcpd.errors import ConfigurationError, McpdError
 from mcpd.protocol.types.features import Resource, Tool
@@ -79,8 +79,8 @@ async def read_apps(client: Client, wanted: Sequence[str] = (), called: Iterable
     error = ""
     try:
         resources = await client.list_resources()
-    except McpdError as failure:
-        error = str(failure)
+    except McpdError as refusal:
+        error = str(refusal)
     listed = {each.uri: each for each in resources if each.uri.startswith(SCHEME) or is_app_type(each.mime_type)}
 
     apps: dict[str, App] = {}
@@ -149,16 +149,16 @@ def server_checks(server: ServerApps, extensions: Mapping[str, Any] | None) -> l
     def found() -> Iterator[Finding]:
         if UI not in (extensions or {}):
             text = f"the server does not say that it has {UI}"
-            yield _note(text, "declare it in capabilities.extensions when the client offers it")
+            yield note(text, "declare it in capabilities.extensions when the client offers it")
         if server.resources_error:
             text = f"resources/list fails: {server.resources_error}"
-            yield _failure(text, "answer it, if only with an empty list: one host gives up otherwise", "APP-S-09")
+            yield failure(text, "answer it, if only with an empty list: one host gives up otherwise", "APP-S-09")
         for app in apps:
             if not app.tools:
-                yield _warning(f"no tool opens {app.uri}", "name it in a tool's _meta.ui.resourceUri, or remove it")
+                yield warning(f"no tool opens {app.uri}", "name it in a tool's _meta.ui.resourceUri, or remove it")
         hidden = [tool.name for tool in server.tools if ui_member(tool.meta).get("visibility") == ["app"]]
         if hidden and not any(app.tools for app in apps):
-            yield _warning(f"only an app may call {', '.join(hidden)}, and no tool opens one", "give a tool an app")
+            yield warning(f"only an app may call {', '.join(hidden)}, and no tool opens one", "give a tool an app")
 
     count = f"{len(apps)} app{'' if len(apps) == 1 else 's'}"
     return [checked("server", "The server offers its apps", found(), count, ["APP-S-07", "APP-S-09"])]
@@ -172,13 +172,13 @@ def tool_checks(app: App) -> list[Check]:
             yield from _visibility_findings(tool)
         if app.tools and all("model" not in _audience(tool) for tool in app.tools):
             text = "the model may call no tool that opens the app"
-            yield _warning(text, 'leave "model" in the visibility of one tool', "APP-S-13")
+            yield warning(text, 'leave "model" in the visibility of one tool', "APP-S-13")
 
     def links() -> Iterator[Finding]:
         if not app.uri.startswith(SCHEME):
-            yield _failure(f"{app.uri} does not begin with {SCHEME}", f"write {SCHEME}name/page", "APP-S-01")
+            yield failure(f"{app.uri} does not begin with {SCHEME}", f"write {SCHEME}name/page", "APP-S-01")
         if app.error:
-            yield _failure(f"{app.uri} cannot be read: {app.error}", "serve it under exactly this URI", "APP-S-05")
+            yield failure(f"{app.uri} cannot be read: {app.error}", "serve it under exactly this URI", "APP-S-05")
         for tool in app.tools:
             yield from _link_findings(tool)
 
@@ -210,10 +210,10 @@ def _visibility_findings(tool: Tool) -> Iterator[Finding]:
         return
     if not isinstance(visibility, list) or not visibility:
         advice = 'write an array with "model", "app" or both'
-        yield _failure(f"{tool.name}: visibility is {visibility!r}", advice, "APP-S-13")
+        yield failure(f"{tool.name}: visibility is {visibility!r}", advice, "APP-S-13")
     elif unknown := [each for each in visibility if each not in ("model", "app")]:
         text = f"{tool.name}: visibility names {unknown!r}"
-        yield _failure(text, 'only "model" and "app" exist', "APP-S-13")
+        yield failure(text, 'only "model" and "app" exist', "APP-S-13")
 
 
 def _link_findings(tool: Tool) -> Iterator[Finding]:
@@ -221,16 +221,16 @@ def _link_findings(tool: Tool) -> Iterator[Finding]:
     flat, nested = (tool.meta or {}).get(FLAT_URI), ui.get("resourceUri")
     if nested is None:
         text = f"{tool.name} names its app only in _meta[{FLAT_URI!r}], the older form"
-        yield _warning(text, "write _meta.ui.resourceUri too", "APP-S-11")
+        yield warning(text, "write _meta.ui.resourceUri too", "APP-S-11")
     elif flat is not None and flat != nested:
         text = f"{tool.name} names two apps: {nested!r} and, in the older form, {flat!r}"
-        yield _failure(text, "name one", "APP-S-11")
+        yield failure(text, "name one", "APP-S-11")
     for name in ("csp", "permissions"):
         if name in ui:
             text = f"{tool.name}: _meta.ui.{name} means nothing on a tool"
-            yield _failure(text, "write it on the resource", "APP-S-12")
+            yield failure(text, "write it on the resource", "APP-S-12")
     for name in sorted(set(ui) - {*_TOOL_MEMBERS, "csp", "permissions"}):
-        yield _note(f"{tool.name}: hosts do not know _meta.ui.{name}", "")
+        yield note(f"{tool.name}: hosts do not know _meta.ui.{name}", "")
 
 
 def _type_findings(app: App) -> Iterator[Finding]:
@@ -240,40 +240,40 @@ def _type_findings(app: App) -> Iterator[Finding]:
     if not item:
         types = [entry.get("mimeType") for entry in app.contents]
         text = f"nothing is {MIME_TYPE}; the server sent {types or 'nothing'}"
-        yield _failure(text, "send the resource with this type", "APP-S-02")
+        yield failure(text, "send the resource with this type", "APP-S-02")
         return
 
     if item.get("mimeType") != MIME_TYPE:
-        yield _failure(f"the type is {item.get('mimeType')!r}", f"write exactly {MIME_TYPE}", "APP-S-02")
+        yield failure(f"the type is {item.get('mimeType')!r}", f"write exactly {MIME_TYPE}", "APP-S-02")
     if len(app.contents) != 1:
         text = f"{len(app.contents)} contents under one URI"
-        yield _warning(text, "send one content: some hosts accept no more", "APP-S-03")
+        yield warning(text, "send one content: some hosts accept no more", "APP-S-03")
     if item.get("uri") != app.uri:
-        yield _warning(f"the URI of the content is {item.get('uri')!r}", f"write {app.uri!r}", "APP-S-05")
+        yield warning(f"the URI of the content is {item.get('uri')!r}", f"write {app.uri!r}", "APP-S-05")
     if not isinstance(item.get("text"), str):
-        yield _warning("the HTML comes as a blob", "send it as text: one host refuses a blob", "APP-S-03")
+        yield warning("the HTML comes as a blob", "send it as text: one host refuses a blob", "APP-S-03")
     if app.listed is None:
-        yield _note("the resource is not in resources/list", "list it, so that hosts can read it in advance")
+        yield note("the resource is not in resources/list", "list it, so that hosts can read it in advance")
     elif app.listed.mime_type is not None and not is_app_type(app.listed.mime_type):
-        yield _failure(f"the resource is listed as {app.listed.mime_type!r}", f"list it as {MIME_TYPE}", "APP-S-02")
+        yield failure(f"the resource is listed as {app.listed.mime_type!r}", f"list it as {MIME_TYPE}", "APP-S-02")
 
 
 def _metadata_findings(app: App, ui: Mapping[str, Any]) -> Iterator[Finding]:
     for where, meta in (("content", app.item.get("_meta")), ("listing", app.listed_meta)):
         member = meta.get("ui") if isinstance(meta, Mapping) else None
         if member is not None and not isinstance(member, Mapping):
-            yield _failure(f"_meta.ui of the {where} is {member!r}", "write an object", "APP-S-10")
+            yield failure(f"_meta.ui of the {where} is {member!r}", "write an object", "APP-S-10")
     listed = ui_member(app.listed_meta)
     if listed and ui_member(app.item.get("_meta")) != listed:
         text = "_meta.ui differs between resources/list and resources/read"
-        yield _warning(text, "send the same in both", "APP-S-10")
+        yield warning(text, "send the same in both", "APP-S-10")
     for name in sorted(set(ui) - set(_RESOURCE_MEMBERS)):
-        yield _note(f"hosts do not know _meta.ui.{name}", f"they know {', '.join(_RESOURCE_MEMBERS)}")
+        yield note(f"hosts do not know _meta.ui.{name}", f"they know {', '.join(_RESOURCE_MEMBERS)}")
     if ui.get("prefersBorder") not in (None, True, False):
-        yield _failure(f"prefersBorder is {ui['prefersBorder']!r}", "write true or false", "APP-S-10")
+        yield failure(f"prefersBorder is {ui['prefersBorder']!r}", "write true or false", "APP-S-10")
     if ui.get("domain") is not None:
         text = f"domain is {ui['domain']!r}: a host that expects another format shows nothing"
-        yield _warning(text, "leave it out", "APP-S-08")
+        yield warning(text, "leave it out", "APP-S-08")
     yield from _csp_findings(ui.get("csp"))
 
 
@@ -281,11 +281,11 @@ def _csp_findings(declared: object) -> Iterator[Finding]:
     csp, problems = read_csp(declared)
     if isinstance(declared, Mapping):
         for name in sorted(set(declared) - set(SOURCE_KINDS)):
-            yield _failure(f"csp has no member {name!r}", f"there are {', '.join(SOURCE_KINDS)}", "APP-H-05")
+            yield failure(f"csp has no member {name!r}", f"there are {', '.join(SOURCE_KINDS)}", "APP-H-05")
     if csp is not None:
         problems = [*problems, *validate_csp(csp)[1]]
     for problem in problems:
-        finding = _failure if problem.dropped else _warning
+        finding = failure if problem.dropped else warning
         text = f"csp.{problem.kind}: {problem.source!r} {problem.reason}"
         yield finding(text, "write scheme://host[:port]", "APP-H-05")
     if csp is None:
@@ -294,9 +294,9 @@ def _csp_findings(declared: object) -> Iterator[Finding]:
     for kind in SOURCE_KINDS:
         for source in csp.sources(kind):
             if source.startswith(("http://", "ws://")) and "localhost" not in source and "127.0.0.1" not in source:
-                yield _warning(f"csp.{kind}: {source} is not encrypted", "use https or wss")
+                yield warning(f"csp.{kind}: {source} is not encrypted", "use https or wss")
             elif "://*." in source:
-                yield _note(f"csp.{kind}: {source} allows every host below it", "name the hosts that the app needs")
+                yield note(f"csp.{kind}: {source} allows every host below it", "name the hosts that the app needs")
 
 
 def _permission_findings(ui: Mapping[str, Any]) -> Iterator[Finding]:
@@ -305,21 +305,21 @@ def _permission_findings(ui: Mapping[str, Any]) -> Iterator[Finding]:
         return
     if not isinstance(permissions, Mapping):
         text = f"permissions is {permissions!r}"
-        yield _failure(text, "write an object with a member {} for each permission", "APP-S-10")
+        yield failure(text, "write an object with a member {} for each permission", "APP-S-10")
         return
     for name in sorted(set(permissions) - set(_PERMISSIONS)):
-        yield _failure(f"unknown permission {name!r}", f"there are {', '.join(_PERMISSIONS)}", "APP-S-10")
+        yield failure(f"unknown permission {name!r}", f"there are {', '.join(_PERMISSIONS)}", "APP-S-10")
     for name, value in permissions.items():
         if name in _PERMISSIONS and not isinstance(value, Mapping):
-            yield _failure(f"permissions.{name} is {value!r}", "write {}", "APP-S-10")
+            yield failure(f"permissions.{name} is {value!r}", "write {}", "APP-S-10")
 
     asked = read_permissions(permissions)
     for name in asked.names() if asked is not None else ():
         if name in _SENSITIVE:
             text = f"the app asks for {name}, with which {_SENSITIVE[name]}"
-            yield _warning(text, "ask only if the app cannot work without; hosts deny it unless the user allows it")
+            yield warning(text, "ask only if the app cannot work without; hosts deny it unless the user allows it")
         else:
-            yield _note(f"the app asks for {name}", "it must also work where this is denied")
+            yield note(f"the app asks for {name}", "it must also work where this is denied")
 
 
 def _audience(tool: Tool) -> list[str]:
@@ -327,15 +327,3 @@ def _audience(tool: Tool) -> list[str]:
     return [
         each for each in ("model", "app") if visibility is None or (isinstance(visibility, list) and each in visibility)
     ]
-
-
-def _failure(text: str, advice: str, rule: str = "") -> Finding:
-    return Finding(severity="failure", text=text, advice=advice, rule=rule)
-
-
-def _warning(text: str, advice: str, rule: str = "") -> Finding:
-    return Finding(severity="warning", text=text, advice=advice, rule=rule)
-
-
-def _note(text: str, advice: str) -> Finding:
-    return Finding(severity="note", text=text, advice=advice)

@@ -15,7 +15,7 @@ from mcpd.apps.host.view import events
 from mcpd.apps.host.view.events import Connected
 from mcpd.apps.host.view.messages import HANDSHAKE_VERSION, INITIALIZE, INITIALIZED, RESOURCE_TEARDOWN
 from mcpd.apps.verdict.policy import start_failure
-from mcpd.apps.verdict.report import Check, Finding, Severity, checked, skipped
+from mcpd.apps.verdict.report import Check, Finding, Severity, checked, failure, skipped, warning
 from mcpd.apps.verdict.trial import Trial
 
 HANDSHAKE: Final = ("handshake", "It answers in time")
@@ -55,21 +55,21 @@ def _handshake_failure(trial: Trial, seconds: float) -> Finding:
     missing = INITIALIZED if trial.sent(INITIALIZE) else INITIALIZE
     text = trial.failure or f"the view did not send {missing} within {seconds:g} seconds"
     advice = f"send {INITIALIZE}, and {INITIALIZED} after its answer; hosts may show nothing before"
-    return Finding(severity="failure", text=text, advice=advice, rule="APP-V-03")
+    return failure(text, advice, "APP-V-03")
 
 
 def _initialize_findings(trial: Trial) -> Iterator[Finding]:
     params = next((message.get("params") or {} for message in trial.sent(INITIALIZE)), {})
     if not isinstance(params.get("appCapabilities"), dict):
         text = f"{INITIALIZE} has no appCapabilities"
-        yield Finding(severity="failure", text=text, advice="send them, if only as {}", rule="APP-V-01")
+        yield failure(text, "send them, if only as {}", "APP-V-01")
     if params.get("protocolVersion") != HANDSHAKE_VERSION:
         text = f"{INITIALIZE} asks for protocol version {params.get('protocolVersion')!r}"
-        yield Finding(severity="warning", text=text, advice=f"the stable version is {HANDSHAKE_VERSION}")
+        yield warning(text, f"the stable version is {HANDSHAKE_VERSION}")
     connected = sum(isinstance(event, Connected) for _, event in trial.events)
     if connected > 1:
         advice = "connect once, even if a framework mounts components twice"
-        yield Finding(severity="warning", text=f"it connected {connected} times", advice=advice, rule="APP-V-03")
+        yield warning(f"it connected {connected} times", advice, "APP-V-03")
 
 
 def spy_check(log: Any, *, is_live: bool) -> Check:
@@ -84,11 +84,10 @@ def spy_check(log: Any, *, is_live: bool) -> Check:
             has_listener = True
         elif entry["does"] == "post":
             break
-    finding = Finding(
-        severity="failure",
-        text="it sends before it listens for messages: an answer that comes at once is lost",
-        advice="add the listener for message events before the first postMessage",
-        rule="APP-V-03",
+    finding = failure(
+        "it sends before it listens for messages: an answer that comes at once is lost",
+        "add the listener for message events before the first postMessage",
+        "APP-V-03",
     )
     return checked(*_LISTENS_FIRST, [] if has_listener else [finding], "its listener is there first", ["APP-V-03"])
 
@@ -117,7 +116,7 @@ def _ping_findings(answer: Any) -> Iterator[Finding]:
     if answer is None or "result" not in answer:
         text = "ping is not answered" if answer is None else f"ping is answered with {answer.get('error')}"
         advice = "answer {}: a host takes an app that does not answer for lost"
-        yield Finding(severity="failure", text=text, advice=advice, rule="APP-V-06")
+        yield failure(text, advice, "APP-V-06")
 
 
 def _unknown_findings(answer: Any) -> Iterator[Finding]:
@@ -143,7 +142,7 @@ def _own_tools_check(trial: Trial, answer: Any) -> Check:
     if not isinstance(tools, list):
         text = "it declares tools and does not answer tools/list"
         advice = "answer it, or leave tools out of appCapabilities"
-        findings.append(Finding(severity="failure", text=text, advice=advice, rule="APP-V-06"))
+        findings.append(failure(text, advice, "APP-V-06"))
     return checked(*_OWN_TOOLS, findings, f"{len(tools or ())} tools", ["APP-V-06"])
 
 
@@ -155,7 +154,7 @@ def _forged_findings(trial: Trial, text: str, answered: int) -> Iterator[Finding
     else:
         return
     advice = "ignore message events unless event.source === window.parent"
-    yield Finding(severity="failure", text=problem, advice=advice, rule="APP-V-04")
+    yield failure(problem, advice, "APP-V-04")
 
 
 def _refused_findings(trial: Trial) -> Iterator[Finding]:
@@ -181,10 +180,10 @@ async def teardown_check(trial: Trial) -> Check:
     if not getattr(ended, "clean", False):
         text = f"{RESOURCE_TEARDOWN} is not answered"
         advice = "answer {} once everything is stored: the host waits for a while, and then removes the app"
-        findings.append(Finding(severity="failure", text=text, advice=advice, rule="APP-V-06"))
+        findings.append(failure(text, advice, "APP-V-06"))
     elif (error := _teardown_error(trial)) is not None:
         text = f"{RESOURCE_TEARDOWN} is answered with error {error.get('code')}"
-        findings.append(Finding(severity="warning", text=text, advice="answer {}", rule="APP-V-06"))
+        findings.append(warning(text, "answer {}", "APP-V-06"))
     return checked(name, title, findings, "answered", rules)
 
 

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from typing import Any, Final, NamedTuple
 
 from mcpd.apps.verdict.policy import start_failure
-from mcpd.apps.verdict.report import Check, Finding, checked, skipped
+from mcpd.apps.verdict.report import Check, Finding, checked, failure, note, skipped, warning
 from mcpd.apps.verdict.trial import Trial
 
 NOTHING_RENDERED: Final = "nothing is visible"
@@ -76,12 +76,12 @@ async def layout_check(trial: Trial, width: int) -> Check:
         if (unloaded := start_failure(trial)) is not None:
             text = f"{text}: {unloaded.text}"
         advice = "show the result, or a text without one: an empty frame looks broken"
-        findings.append(Finding(severity="failure", text=text, advice=advice, cause=NOTHING_RENDERED))
+        findings.append(failure(text, advice, cause=NOTHING_RENDERED))
     if overflow and overflow["by"] > 1:
         text = f"it is {overflow['by']:g} px too wide for {overflow['width']} px"
         wide = f"; {', '.join(overflow['wide'])} stick out" if overflow["wide"] else ""
         advice = "let it wrap or shrink, or give it a scroll bar of its own (overflow-x: auto)"
-        findings.append(Finding(severity="warning", text=f"{text}{wide}", advice=advice, cause="too wide"))
+        findings.append(warning(f"{text}{wide}", advice, cause="too wide"))
     return checked(f"layout-{width}", f"It fits {width} px", findings, text_if_rendered)
 
 
@@ -100,7 +100,7 @@ async def contrast_check(trial: Trial, scheme: str) -> Check:
             if poor["isBare"]:
                 # The background belongs to the host, and that of another host may be different.
                 advice += "; the app draws no background here: set one, and color-scheme on the root"
-            yield Finding(severity="warning", text=text, advice=advice, element=poor["element"], cause="contrast")
+            yield warning(text, advice, element=poor["element"], cause="contrast")
 
     return checked(name, title, found(), f"{measured['looked']} texts have enough contrast")
 
@@ -127,10 +127,10 @@ async def resize_check(trial: Trial) -> Check:
 
     if text:
         advice = "report the height of the content, not of the window (100vh), or the frame grows without end"
-        findings.append(Finding(severity="failure", text=text, advice=advice, rule="APP-V-02"))
+        findings.append(failure(text, advice, "APP-V-02"))
     elif not sizes:
         advice = "send ui/notifications/size-changed, so that hosts can give it the height that it needs"
-        findings.append(Finding(severity="note", text="it never requests a size", advice=advice, rule="APP-V-02"))
+        findings.append(note("it never requests a size", advice, "APP-V-02"))
     ok = f"{sizes[-1].height or 0:g} px high" if sizes else "requests no size"
     return checked("resize", "It settles on a size", findings, ok, ["APP-V-02"])
 
@@ -155,11 +155,11 @@ def _name_findings(controls: list[Any]) -> Iterator[Finding]:
             content = f" {control['text']!r}" if control["text"] else ""
             advice = "give it a text, a <label> or aria-label: a screen reader has no name for it"
             text = f"{element}{content} has no name"
-            yield Finding(severity="warning", text=text, advice=advice, element=element, cause="names")
+            yield warning(text, advice, element=element, cause="names")
         if control["hasPositive"]:
             text = f"{element} has a tabindex above 0, which puts it before all others"
             advice = "write tabindex=0, and move the element to its place in the document"
-            yield Finding(severity="warning", text=text, advice=advice, cause="tabindex")
+            yield warning(text, advice, cause="tabindex")
 
 
 async def _press_tab(trial: Trial) -> list[Any]:
@@ -196,7 +196,7 @@ def _reach_findings(controls: list[Any], stops: list[Any]) -> Iterator[Finding]:
             name = control["name"] or control["text"] or "without a name"
             text = f"{control['element']} ({name}) is not reached by Tab"
             advice = "use a <button>, <a href> or tabindex=0; tabindex=-1 is for parts of a widget with keys of its own"
-            yield Finding(severity="warning", text=text, advice=advice, cause="not reached by Tab")
+            yield warning(text, advice, cause="not reached by Tab")
 
 
 def _focus_findings(stops: list[Any]) -> Iterator[Finding]:
@@ -204,4 +204,4 @@ def _focus_findings(stops: list[Any]) -> Iterator[Finding]:
         if not stop["isSeen"]:
             text = f"{stop['element']} ({stop['name']}) looks the same with the focus as without"
             advice = "keep the outline, or mark the focus in another way"
-            yield Finding(severity="warning", text=text, advice=advice, cause="focus not visible")
+            yield warning(text, advice, cause="focus not visible")

@@ -7,6 +7,7 @@ docs/testing-apps.md documents the JSON. It is stable: members are added, and no
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, TypeAlias
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
@@ -68,6 +69,18 @@ class Finding(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=T
     """Findings with the same cause are reported together. The default is the text."""
 
 
+def failure(text: str, advice: str = "", rule: str = "", **details: Any) -> Finding:
+    return Finding(severity="failure", text=text, advice=advice, rule=rule, **details)
+
+
+def warning(text: str, advice: str = "", rule: str = "", **details: Any) -> Finding:
+    return Finding(severity="warning", text=text, advice=advice, rule=rule, **details)
+
+
+def note(text: str, advice: str = "", rule: str = "", **details: Any) -> Finding:
+    return Finding(severity="note", text=text, advice=advice, rule=rule, **details)
+
+
 class Cause(Struct, frozen=True, kw_only=True, rename="camel"):
     """The failures and warnings with one cause, as one line."""
 
@@ -93,25 +106,52 @@ class Check(Struct, frozen=True, kw_only=True, rename="camel"):
     findings: Sequence[Finding] = ()
 
 
-class AppReport(Struct, kw_only=True, rename="camel"):
-    """The report about one app."""
+class _Report(Struct, kw_only=True, rename="camel"):
+    """What the reports about an app and about all apps share."""
 
-    uri: str
-    tools: list[str]
-    """The tools that open the app."""
     checks: list[Check] = field(default_factory=list)
-    called: dict[str, Any] | None = None
-    """The tool that was called to show the app and its arguments, `{"tool", "arguments"}`."""
-    screenshots: list[str] = field(default_factory=list)
-    """Paths of files."""
     seconds: float = 0.0
     strict: bool = False
-    """Whether a warning fails the app."""
+    """Whether a warning counts like a failure."""
 
     @property
     def passed(self) -> bool:
         """True without failures, and with `strict` without warnings."""
         return not (self.failures or (self.strict and self.warnings))
+
+    @property
+    def causes(self) -> list[Cause]:
+        """The failures, then the warnings of `checks`, grouped by cause."""
+        return _causes(self.checks)
+
+    @property
+    def failures(self) -> list[str]:
+        """One line for each cause of a failure, for the message of an assertion."""
+        return self._lines("failure")
+
+    @property
+    def warnings(self) -> list[str]:
+        """One line for each cause of a warning."""
+        return self._lines("warning")
+
+    def _lines(self, severity: Severity) -> list[str]:
+        return [
+            f"{cause.checks[0]}: {cause.text}{f' ({cause.advice})' if cause.advice else ''}"
+            for cause in self.causes
+            if cause.severity == severity
+        ]
+
+
+class AppReport(_Report, kw_only=True):
+    """The report about one app."""
+
+    uri: str
+    tools: list[str]
+    """The tools that open the app."""
+    called: dict[str, Any] | None = None
+    """The tool that was called to show the app and its arguments, `{"tool", "arguments"}`."""
+    screenshots: list[str] = field(default_factory=list)
+    """Paths of files."""
 
     @property
     def verdict(self) -> str:
@@ -124,31 +164,16 @@ class AppReport(Struct, kw_only=True, rename="camel"):
             return "works, but not in every host" if is_shown else "does not work in every host"
         return "works" if is_shown else "no failure in its metadata and HTML; it was not shown in a browser"
 
-    @property
-    def causes(self) -> list[Cause]:
-        """All failures, then all warnings, grouped by cause."""
-        return _causes(self.checks)
-
-    @property
-    def failures(self) -> list[str]:
-        """One line for each cause of a failure, for the message of an assertion."""
-        return _lines(self.checks, "failure")
-
-    @property
-    def warnings(self) -> list[str]:
-        """One line for each cause of a warning."""
-        return _lines(self.checks, "warning")
-
     def check(self, name: str) -> Check:
         """Return the check of this name. Raises KeyError."""
-        for check in self.checks:
-            if check.name == name:
-                return check
-        raise KeyError(name)
+        return {check.name: check for check in reversed(self.checks)}[name]
 
 
-class AppsReport(Struct, kw_only=True, rename="camel"):
-    """The report about all apps of a server."""
+class AppsReport(_Report, kw_only=True):
+    """The report about all apps of a server. `checks` are those of the server as a whole.
+
+    The lines of `failures` and `warnings` about an app begin with its URI.
+    """
 
     target: str
     server: str
@@ -156,32 +181,7 @@ class AppsReport(Struct, kw_only=True, rename="camel"):
     protocol_version: str
     browser: str | None = None
     """The browser in which the apps were shown; None if they were not shown."""
-    checks: list[Check] = field(default_factory=list)
-    """The checks of the server as a whole."""
     apps: list[AppReport] = field(default_factory=list)
-    seconds: float = 0.0
-    strict: bool = False
-    """Whether a warning fails the server or an app."""
-
-    @property
-    def passed(self) -> bool:
-        """True without failures, and with `strict` without warnings."""
-        return not (self.failures or (self.strict and self.warnings))
-
-    @property
-    def causes(self) -> list[Cause]:
-        """The failures and warnings of the server as a whole, grouped by cause."""
-        return _causes(self.checks)
-
-    @property
-    def failures(self) -> list[str]:
-        """One line for each cause of a failure; it begins with the URI of the app."""
-        return self._all("failure")
-
-    @property
-    def warnings(self) -> list[str]:
-        """One line for each cause of a warning; it begins with the URI of the app."""
-        return self._all("warning")
 
     def app(self, name: str) -> AppReport:
         """Return the app with this URI or tool. Raises KeyError."""
@@ -198,9 +198,9 @@ class AppsReport(Struct, kw_only=True, rename="camel"):
             app |= {"passed": app_report.passed, "verdict": app_report.verdict, "causes": causes}
         return report
 
-    def _all(self, severity: Severity) -> list[str]:
-        found = _lines(self.checks, severity)
-        return found + [f"{app.uri}: {line}" for app in self.apps for line in _lines(app.checks, severity)]
+    def _lines(self, severity: Severity) -> list[str]:
+        of_apps = [f"{app.uri}: {line}" for app in self.apps for line in app._lines(severity)]
+        return super()._lines(severity) + of_apps
 
 
 def checked(name: str, title: str, findings: Iterable[Finding], ok: str, rules: Sequence[str] = ()) -> Check:
@@ -246,14 +246,6 @@ def _causes(checks: Iterable[Check]) -> list[Cause]:
     return sorted(found, key=lambda cause: cause.severity != "failure")
 
 
-def _lines(checks: Iterable[Check], severity: Severity) -> list[str]:
-    return [
-        f"{cause.checks[0]}: {cause.text}{f' ({cause.advice})' if cause.advice else ''}"
-        for cause in _causes(checks)
-        if cause.severity == severity
-    ]
-
-
 def junit_xml(report: AppsReport) -> str:
     """Return the report as JUnit XML, with a suite for each app and a case for each check.
 
@@ -263,7 +255,7 @@ def junit_xml(report: AppsReport) -> str:
     suites += [(app.uri, app.checks, app.seconds) for app in report.apps]
 
     root = Element("testsuites", name=_clean(f"mcpd apps test {report.target}"), time=f"{report.seconds:.3f}")
-    totals = {"tests": 0, "failures": 0, "errors": 0, "skipped": 0}
+    totals: Counter[str] = Counter()
     for name, checks, seconds in suites:
         counts = {
             "tests": len(checks),
@@ -271,7 +263,7 @@ def junit_xml(report: AppsReport) -> str:
             "errors": 0,
             "skipped": sum(check.status == "skipped" for check in checks),
         }
-        totals = {key: totals[key] + count for key, count in counts.items()}
+        totals.update(counts)
         attributes = {key: str(count) for key, count in counts.items()}
         suite = SubElement(root, "testsuite", {"name": _clean(name), **attributes, "time": f"{max(seconds, 0):.3f}"})
         for check in checks:

@@ -21,7 +21,7 @@ from mcpd.apps.verdict.calling import call_app_tool
 from mcpd.apps.verdict.document import document_checks
 from mcpd.apps.verdict.metadata import App, read_apps, resource_checks, server_checks, tool_checks
 from mcpd.apps.verdict.protocol import HANDSHAKE
-from mcpd.apps.verdict.report import AppReport, AppsReport, Check, Finding, TryOptions, checked, skipped
+from mcpd.apps.verdict.report import AppReport, AppsReport, Check, TryOptions, checked, failure, skipped
 from mcpd.apps.verdict.showing import show_app
 from mcpd.client.target import Target
 from mcpd.errors import ConfigurationError
@@ -105,7 +105,7 @@ def _document_checks(app: App) -> list[Check]:
     try:
         document = read_document(app.uri, app.contents, app.listed_meta)
     except ConfigurationError as error:
-        return [checked(*_DOCUMENT, [Finding(severity="failure", text=str(error))], "")]
+        return [checked(*_DOCUMENT, [failure(str(error))], "")]
     granted, _ = grant_csp(document.csp)
     return document_checks(document.html, granted)
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Iterator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -22,7 +22,7 @@ from mcpd.apps.verdict import rendering
 from mcpd.apps.verdict.browser import AppBrowser
 from mcpd.apps.verdict.policy import console_check, needs_check, new_errors, policy_check
 from mcpd.apps.verdict.protocol import HANDSHAKE, handshake_check, protocol_checks, spy_check, teardown_check
-from mcpd.apps.verdict.report import AppReport, Check, Finding, TryOptions, checked, skipped
+from mcpd.apps.verdict.report import AppReport, Check, Finding, TryOptions, checked, failure, skipped, warning
 from mcpd.apps.verdict.trial import Trial, open_trial
 from mcpd.errors import ConfigurationError
 
@@ -68,21 +68,15 @@ class _AppTrials:
         self.trials: list[Trial] = []
         self.with_result = self.without_result = rendering.Appearance()
 
-    def open(self, quirks: Quirks = _NO_QUIRKS, *, spied: bool = False) -> AbstractAsyncContextManager[Trial]:
+    @asynccontextmanager
+    async def open(self, quirks: Quirks = _NO_QUIRKS, *, spied: bool = False) -> AsyncIterator[Trial]:
         """Open a trial as soon as the limit allows it."""
-
-        @asynccontextmanager
-        async def opened() -> Any:
-            context = _context("light", _WIDE[0])
-            async with (
-                self.limit,
-                open_trial(
-                    self.browser, self.host, self.call, quirks=quirks, context=context, size=_WIDE, spied=spied
-                ) as trial,
-            ):
-                yield trial
-
-        return opened()
+        context = _context("light", _WIDE[0])
+        opening = open_trial(
+            self.browser, self.host, self.call, quirks=quirks, context=context, size=_WIDE, spied=spied
+        )
+        async with self.limit, opening as trial:
+            yield trial
 
 
 async def show_app(
@@ -96,7 +90,7 @@ async def show_app(
     try:
         first = await _first_checks(trials, report)
     except ConfigurationError as error:
-        return [checked(*HANDSHAKE, [Finding(severity="failure", text=str(error))], "")]
+        return [checked(*HANDSHAKE, [failure(str(error))], "")]
     if not trials.trials[0].sent("ui/notifications/initialized"):
         return [*first, _policy_check(trials)]
 
@@ -216,7 +210,7 @@ async def _result_check(trials: _AppTrials) -> Check:
             if not (is_live and await rendering.differs_from(again, trials.without_result)):
                 problem = "it shows nothing of its result: it looks the same without"
                 advice = "listen for ui/notifications/tool-result before ui/initialize is sent, and draw its content"
-                findings.append(Finding(severity="failure", text=problem, advice=advice))
+                findings.append(failure(problem, advice))
     return checked(*_RESULT, findings, "it is shown", ["APP-V-03"])
 
 
@@ -234,7 +228,7 @@ async def _quirk_checks(trials: _AppTrials, names: tuple[str, ...], known: froze
     try:
         findings, ok = await _quirk_findings(trials, names, known)
     except ConfigurationError as error:
-        findings, ok = [Finding(severity="failure", text=str(error))], ""
+        findings, ok = [failure(str(error))], ""
     if findings and len(names) > 1:
         return [check for name in names for check in await _quirk_checks(trials, (name,), known)]
     return [checked(f"quirk-{name}", f"It survives {QUIRKS[name][1]}", findings, ok, ["APP-V-05"]) for name in names]
@@ -270,12 +264,12 @@ async def _quirk_findings(
         if not is_live:
             why = trial.failure or (findings.pop(0).text if findings else "no answer in time")
             text = f"with {words} its handshake does not complete: {why.removeprefix(f'with {words}: ')}"
-            findings.insert(0, Finding(severity="failure", text=text, advice="complete it in any case"))
+            findings.insert(0, failure(text, "complete it in any case"))
         elif not ok and rendering.NOTHING_RENDERED not in known:
             text, advice = f"with {words} nothing is visible", "show what there is, or a text that something is missing"
-            findings.insert(0, Finding(severity="failure", text=text, advice=advice))
+            findings.insert(0, failure(text, advice))
         elif not (shows_result or findings):
             text = f"with {words} nothing of its result is visible"
             advice = "take the result from content, structuredContent or _meta, whichever is there"
-            findings.append(Finding(severity="warning", text=text, advice=advice))
+            findings.append(warning(text, advice))
         return findings, ok

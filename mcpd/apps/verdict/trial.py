@@ -25,7 +25,7 @@ from mcpd.apps.host.view.events import Event, Failed, SizeChanged
 from mcpd.apps.host.view.messages import INITIALIZED, PROXY_READY, TOOL_INPUT, TOOL_RESULT
 from mcpd.apps.preview.messages import Quirks
 from mcpd.apps.preview.views import GUEST_GONE, OPENAI, RESERVED, treatment
-from mcpd.apps.preview.violations import explain_stopped
+from mcpd.apps.preview.violations import Violation, explain_stopped, read_report
 from mcpd.apps.verdict.browser import AppBrowser, read_script
 from mcpd.errors import ConfigurationError
 
@@ -48,9 +48,6 @@ _ANSWERED_TYPES: Final = ("fetch", "xhr", "ping", "cspviolationreport")
 
 _ADDRESS: Final = re.compile(r"(blob:)?http://[\w-]+\.mcpd\.localhost:\d+(/guest|/[\da-f-]{36})?")
 """The address of a View, which is random."""
-
-Violation = dict[str, Any]
-"""The body of a report as the browser sent it: `blocked-uri`, `effective-directive`, …"""
 
 
 def without_address(text: str) -> str:
@@ -245,11 +242,8 @@ class Trial:
 
     def on_report(self, body: bytes, of_proxy: bool) -> None:
         """Take the report of a violation, for `Sandbox.put`."""
-        with suppress(ValueError):
-            decoded = json.loads(body)
-            report = decoded.get("csp-report") if isinstance(decoded, dict) else None
-            if isinstance(report, dict):
-                self.violations.append({**report, "ofProxy": of_proxy})
+        if (violation := read_report(body, of_proxy=of_proxy)) is not None:
+            self.violations.append(violation)
 
     # ---------------------------------------------------------------------------------------- messages
 
