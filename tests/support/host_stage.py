@@ -9,8 +9,9 @@ import json
 from typing import Any, TypeVar
 
 from mcpd.apps.host.document import ViewDocument, grant
+from mcpd.apps.host.options import style_variables
 from mcpd.apps.host.view import View, ViewPhase
-from mcpd.apps.host.view.context import ContainerDimensions, HostContext, styles
+from mcpd.apps.host.view.context import ContainerDimensions, HostContext, HostCss, HostStyles
 from mcpd.apps.host.view.events import Event
 from mcpd.apps.host.view.policy import ViewSettings
 from mcpd.protocol.types.base import Implementation
@@ -36,7 +37,10 @@ DOCUMENT = ViewDocument(
 
 CONTEXT = HostContext(
     theme="dark",
-    styles=styles(fonts="@font-face { font-family: X; src: url('https://fonts.example.com/x.woff2') }"),
+    styles=HostStyles(
+        variables=style_variables(),
+        css=HostCss(fonts="@font-face { font-family: X; src: url('https://fonts.example.com/x.woff2') }"),
+    ),
     display_mode="inline",
     available_display_modes=["inline", "fullscreen", "pip"],
     container_dimensions=ContainerDimensions(width=400, max_height=600),

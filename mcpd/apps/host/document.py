@@ -22,11 +22,12 @@ from typing import Any, Final, Literal, TypeAlias
 
 from msgspec import Struct, to_builtins
 
+from mcpd.apps.tool_metadata import ui_member
 from mcpd.errors import ConfigurationError
 from mcpd.server.extensions.ui.assets import MAX_HTML_BYTES, WARN_HTML_BYTES
 from mcpd.server.extensions.ui.constants import MIME_TYPE, is_app_type
 from mcpd.server.extensions.ui.csp_sources import (
-    SourceProblem,
+    SOURCE_KINDS,
     UiCsp,
     UiPermissions,
     read_csp,
@@ -58,7 +59,11 @@ def read_document(uri: str, contents: Sequence[Any], listing_meta: Mapping[str, 
     `listing_meta` is the `_meta` of the resource in the list. Raises ConfigurationError, with what the author of the
     server has to change, if no document can be shown.
     """
-    item = _pick(uri, [entry if isinstance(entry, Mapping) else _plain(entry) for entry in contents])
+    items: list[Mapping[str, Any]] = to_builtins(list(contents))
+    item = app_content(uri, items)
+    if not item:
+        seen = ", ".join(repr(item.get("mimeType")) for item in items) or "nothing"
+        raise ConfigurationError(f"{uri} must be {MIME_TYPE}; the server sent {seen}")
     problems: list[str] = []
 
     html = _html(uri, item)
@@ -68,9 +73,9 @@ def read_document(uri: str, contents: Sequence[Any], listing_meta: Mapping[str, 
     if len(data) > WARN_HTML_BYTES:
         problems.append(f"{uri} has {len(data)} bytes; views over {WARN_HTML_BYTES} start slowly")
 
-    ui = _ui(item.get("_meta"))
-    if ui is None:
-        ui = _ui(listing_meta) or {}
+    meta = item.get("_meta")
+    has_own = isinstance(meta, Mapping) and isinstance(meta.get("ui"), Mapping)
+    ui = ui_member(meta if has_own else listing_meta)
     csp, found = read_csp(ui.get("csp"))
     problems += map(str, found)
 
@@ -87,13 +92,10 @@ def read_document(uri: str, contents: Sequence[Any], listing_meta: Mapping[str, 
     )
 
 
-def _pick(uri: str, contents: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
-    """Return the content with the MIME type of apps, of several the one with the URI."""
+def app_content(uri: str, contents: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
+    """Return the content with the MIME type of apps, of several the one with the URI; empty without such a content."""
     apps = [item for item in contents if is_app_type(item.get("mimeType"))]
-    if not apps:
-        seen = ", ".join(repr(item.get("mimeType")) for item in contents) or "nothing"
-        raise ConfigurationError(f"{uri} must be {MIME_TYPE}; the server sent {seen}")
-    return next((item for item in apps if item.get("uri") == uri), apps[0])
+    return next((item for item in apps if item.get("uri") == uri), apps[0] if apps else {})
 
 
 def _html(uri: str, item: Mapping[str, Any]) -> str:
@@ -106,16 +108,6 @@ def _html(uri: str, item: Mapping[str, Any]) -> str:
         return a2b_base64(blob, strict_mode=True).decode("utf-8-sig")
     except (Base64Error, UnicodeDecodeError, ValueError) as error:
         raise ConfigurationError(f"{uri}: the blob must be base64 of UTF-8 text: {error}") from None
-
-
-def _ui(meta: object) -> Mapping[str, Any] | None:
-    ui = meta.get("ui") if isinstance(meta, Mapping) else None
-    return ui if isinstance(ui, Mapping) else None
-
-
-def _plain(entry: object) -> Mapping[str, Any]:
-    plain = to_builtins(entry)
-    return plain if isinstance(plain, Mapping) else {}
 
 
 Profile: TypeAlias = Literal["strict", "compat", "opaque"]
@@ -141,22 +133,48 @@ _FEATURES: Final = {
 
 
 class Grant(Struct, frozen=True, kw_only=True):
-    """What one View is granted: sources and features, and the attributes of its frame."""
+    """What one View is granted: sources and features, and the attributes of its frame.
+
+    Without `csp` the resource declares none, which is stricter than an empty one.
+    """
 
     profile: Profile = "strict"
     csp: UiCsp | None = None
     permissions: UiPermissions | None = None
-    sandbox: str = " ".join(OUTER_TOKENS)
     problems: tuple[str, ...] = ()
 
-    def policy(self, frame_ancestors: Iterable[str] | None = None) -> str:
-        """Return the policy; see `build_policy`."""
-        return build_policy(self.csp, self.profile, frame_ancestors=frame_ancestors)
+    @property
+    def sandbox(self) -> str:
+        """The `sandbox` attribute of the frame of the View."""
+        return " ".join(INNER_TOKENS[self.profile])
 
     @property
     def allow(self) -> str:
-        """The `allow` attribute; see `allow_attribute`."""
-        return allow_attribute(self.permissions)
+        """The `allow` attribute, which both the outer and the inner frame need."""
+        # Separated by semicolons: with the spaces of the sample in the specification a browser grants nothing.
+        return "; ".join(_FEATURES[name] for name in self.permissions.names()) if self.permissions is not None else ""
+
+    @property
+    def external_sources(self) -> list[str]:
+        """Every source outside the document that the View may reach, sorted, to warn the user."""
+        sources = {source for kind in SOURCE_KINDS for source in self.csp.sources(kind)} if self.csp else set()
+        return sorted(sources.difference(_LOCAL))
+
+    def policy(self, frame_ancestors: Iterable[str] | None = None) -> str:
+        """Return the policy of a View as a header value.
+
+        `frame_ancestors` are the origins that may frame the response; none may if it is empty. Without it the directive
+        is left out, as a `<meta>` policy requires.
+        """
+        if self.profile == "compat":
+            directives = _compat_directives(self.csp or UiCsp())
+        else:
+            directives = _default_directives() if self.csp is None else _declared_directives(self.csp)
+        # default-src does not cover these two, and a form could send data despite the strictest policy.
+        directives.append("form-action 'none'")
+        if frame_ancestors is not None:
+            directives.append(_directive("frame-ancestors", *(_origins(frame_ancestors) or ["'none'"])))
+        return "; ".join(directives)
 
 
 def grant(
@@ -165,150 +183,77 @@ def grant(
     profile: Profile = "strict",
     *,
     allowed: Collection[str] = (),
-    sandbox: str | None = None,
 ) -> Grant:
-    """Decide what a document is granted of what it declares: valid sources, `allowed` features, and our sandbox tokens
-    at most.
-    """
-    granted, problems = grant_csp(csp, profile)
+    """Decide what a document is granted of what it declares: valid sources, and `allowed` features."""
+    granted, problems = validate_csp(csp, compat=profile == "compat") if csp is not None else (None, [])
+    names = [name for name in permissions.names() if name in allowed] if permissions is not None else []
     return Grant(
         profile=profile,
         csp=granted,
-        permissions=grant_permissions(permissions, allowed),
-        sandbox=sandbox_tokens(profile, sandbox),
+        permissions=read_permissions({name: {} for name in names}) if names else None,
         problems=tuple(map(str, problems)),
     )
 
 
-def grant_csp(csp: UiCsp | None, profile: Profile = "strict") -> tuple[UiCsp | None, list[SourceProblem]]:
-    """Return the granted sources, for `build_policy` and for `hostCapabilities.sandbox`, and the problems of the
-    others.
-    """
-    return validate_csp(csp, compat=profile == "compat") if csp is not None else (None, [])
+def _directive(name: str, *sources: str) -> str:
+    return f"{name} {' '.join(sources)}"
 
 
-def build_policy(
-    granted: UiCsp | None, profile: Profile = "strict", *, frame_ancestors: Iterable[str] | None = None
-) -> str:
-    """Return the policy of a View as a header value.
-
-    `granted` comes from `grant_csp`. None means that the resource declares no `csp`, which is stricter than an empty
-    one. `frame_ancestors` are the origins that may frame the response; none may if it is empty. Without it the
-    directive is left out, as a `<meta>` policy requires.
-    """
-    if profile == "compat":
-        directives = _compat_directives(granted or UiCsp())
-    elif granted is None:
-        directives = _default_directives()
-    else:
-        directives = _declared_directives(granted)
-    # default-src does not cover these two, and a form could send data despite the strictest policy.
-    directives.append(("form-action", "'none'"))
-    if frame_ancestors is not None:
-        directives.append(("frame-ancestors", _join(_origins(frame_ancestors)) or "'none'"))
-    return "; ".join(f"{name} {value}" for name, value in directives)
-
-
-def _default_directives() -> list[tuple[str, str]]:
-    """Without a `csp` member. Spec: "If `ui.csp` is omitted, Host MUST use: …", six directives; the other three are
-    ours.
-    """
+def _default_directives() -> list[str]:
+    # Spec: "If `ui.csp` is omitted, Host MUST use: …", six directives; the other three are ours.
     return [
-        ("default-src", "'none'"),
-        ("script-src", "'self' 'unsafe-inline'"),
-        ("style-src", "'self' 'unsafe-inline'"),
-        ("img-src", "'self' data:"),
-        ("media-src", "'self' data:"),
-        ("connect-src", "'none'"),
-        ("frame-src", "'none'"),
-        ("object-src", "'none'"),
-        ("base-uri", "'self'"),
+        "default-src 'none'",
+        "script-src 'self' 'unsafe-inline'",
+        "style-src 'self' 'unsafe-inline'",
+        "img-src 'self' data:",
+        "media-src 'self' data:",
+        "connect-src 'none'",
+        "frame-src 'none'",
+        "object-src 'none'",
+        "base-uri 'self'",
     ]
 
 
-def _declared_directives(csp: UiCsp) -> list[tuple[str, str]]:
-    """With a `csp` member, even an empty one. Spec: "CSP Construction from Metadata"."""
-    resources = csp.resource_domains or []
+def _declared_directives(csp: UiCsp) -> list[str]:
+    # With a `csp` member, even an empty one. Spec: "CSP Construction from Metadata".
+    resources = csp.sources("resourceDomains")
     # Code that a script assembles or receives as data comes from no declared origin.
     scripts = [source for source in resources if source not in _LOCAL]
 
     return [
-        ("default-src", "'none'"),
-        ("script-src", _join(["'self'", "'unsafe-inline'", *scripts])),
-        ("style-src", _join(["'self'", "'unsafe-inline'", *resources])),
-        ("connect-src", _join(["'self'", *(csp.connect_domains or [])])),
-        ("img-src", _join(["'self'", "data:", *resources])),
-        ("font-src", _join(["'self'", *resources])),
-        ("media-src", _join(["'self'", "data:", *resources])),
-        ("frame-src", _join(csp.frame_domains or ["'none'"])),
-        ("object-src", "'none'"),
-        ("base-uri", _join(csp.base_uri_domains or ["'self'"])),
+        "default-src 'none'",
+        _directive("script-src", "'self'", "'unsafe-inline'", *scripts),
+        _directive("style-src", "'self'", "'unsafe-inline'", *resources),
+        _directive("connect-src", "'self'", *csp.sources("connectDomains")),
+        _directive("img-src", "'self'", "data:", *resources),
+        _directive("font-src", "'self'", *resources),
+        _directive("media-src", "'self'", "data:", *resources),
+        _directive("frame-src", *(csp.sources("frameDomains") or ["'none'"])),
+        "object-src 'none'",
+        _directive("base-uri", *(csp.sources("baseUriDomains") or ["'self'"])),
     ]
 
 
-def _compat_directives(csp: UiCsp) -> list[tuple[str, str]]:
-    """The policy of the official example host, taken from its source, which treats absent and empty alike."""
-    resources = csp.resource_domains or []
+def _compat_directives(csp: UiCsp) -> list[str]:
+    # The policy of the official example host, taken from its source, which treats absent and empty alike.
+    resources = csp.sources("resourceDomains")
     return [
-        ("default-src", "'self' 'unsafe-inline'"),
-        ("script-src", _join(["'self'", "'unsafe-inline'", "'unsafe-eval'", "blob:", "data:", *resources])),
-        ("style-src", _join(["'self'", "'unsafe-inline'", "blob:", "data:", *resources])),
-        ("img-src", _join(["'self'", "data:", "blob:", *resources])),
-        ("font-src", _join(["'self'", "data:", "blob:", *resources])),
-        ("connect-src", _join(["'self'", *(csp.connect_domains or [])])),
-        ("worker-src", _join(["'self'", "blob:", *resources])),
-        ("frame-src", _join(csp.frame_domains or ["'none'"])),
-        ("object-src", "'none'"),
-        ("base-uri", _join(csp.base_uri_domains or ["'none'"])),
+        "default-src 'self' 'unsafe-inline'",
+        _directive("script-src", "'self'", "'unsafe-inline'", "'unsafe-eval'", "blob:", "data:", *resources),
+        _directive("style-src", "'self'", "'unsafe-inline'", "blob:", "data:", *resources),
+        _directive("img-src", "'self'", "data:", "blob:", *resources),
+        _directive("font-src", "'self'", "data:", "blob:", *resources),
+        _directive("connect-src", "'self'", *csp.sources("connectDomains")),
+        _directive("worker-src", "'self'", "blob:", *resources),
+        _directive("frame-src", *(csp.sources("frameDomains") or ["'none'"])),
+        "object-src 'none'",
+        _directive("base-uri", *(csp.sources("baseUriDomains") or ["'none'"])),
     ]
-
-
-def external_sources(granted: UiCsp | None) -> list[str]:
-    """Return every source outside the document that the View may reach, sorted, to warn the user."""
-    if granted is None:
-        return []
-    lists = (granted.connect_domains, granted.resource_domains, granted.frame_domains, granted.base_uri_domains)
-    return sorted({source for sources in lists for source in sources or [] if source not in _LOCAL})
-
-
-def sandbox_tokens(profile: Profile = "strict", override: str | None = None) -> str:
-    """Return the `sandbox` attribute of the frame of the View. An override can only remove tokens."""
-    tokens = INNER_TOKENS[profile]
-    if override is None:
-        return " ".join(tokens)
-    kept = set(override.lower().split())
-    return " ".join(token for token in tokens if token in kept)
-
-
-def grant_permissions(requested: UiPermissions | None, allowed: Collection[str] = ()) -> UiPermissions | None:
-    """Return the features that are both requested and allowed, or None if no feature is both."""
-    if requested is None:
-        return None
-    granted = UiPermissions(
-        camera={} if requested.camera is not None and "camera" in allowed else None,
-        microphone={} if requested.microphone is not None and "microphone" in allowed else None,
-        geolocation={} if requested.geolocation is not None and "geolocation" in allowed else None,
-        clipboard_write={} if requested.clipboard_write is not None and "clipboardWrite" in allowed else None,
-    )
-    return granted if granted.names() else None
-
-
-def allow_attribute(granted: UiPermissions | None) -> str:
-    """Return the `allow` attribute, which both the outer and the inner frame need.
-
-    The features are separated by semicolons. With the spaces of the sample in the specification a browser grants
-    nothing.
-    """
-    return "; ".join(_FEATURES[name] for name in granted.names()) if granted is not None else ""
 
 
 def _origins(sources: Iterable[str]) -> list[str]:
-    """Check our own origins like declared ones: one wrong character would change the policy."""
+    # Our own origins are checked like declared ones: one wrong character would change the policy.
     accepted, problems = validate_sources(sources, "frameDomains")
     if problems:
         raise ConfigurationError(f"frame-ancestors must be plain origins: {problems[0].source!r} {problems[0].reason}")
     return accepted
-
-
-def _join(sources: Iterable[str]) -> str:
-    return " ".join(sources)

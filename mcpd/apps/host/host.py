@@ -26,7 +26,7 @@ from mcpd.apps.host.view import View
 from mcpd.apps.host.view.context import HostContext, ToolInfo, merge
 from mcpd.apps.host.view.outgoing import model_names
 from mcpd.apps.host.view.policy import ViewSettings
-from mcpd.apps.tool_metadata import is_for_model, model_tools, resource_uri
+from mcpd.apps.tool_metadata import OFFER, is_for_model, model_tools, resource_uri
 from mcpd.client import Callbacks, Client
 from mcpd.client.callbacks import ListKind, detached
 from mcpd.client.session import OnProgress
@@ -34,7 +34,6 @@ from mcpd.client.target import Target
 from mcpd.errors import ConfigurationError, LocalProtocolError
 from mcpd.protocol.printable import printable
 from mcpd.protocol.types.features import Tool
-from mcpd.server.extensions.ui.constants import MIME_TYPE, UI
 from mcpd.transports.websocket.server import WebSocketLimits
 
 
@@ -146,7 +145,7 @@ class Host:
             target,
             structs.replace(callbacks, list_changed=self._on_list_changed, resource_updated=self._on_updated),
             info=options.info,
-            extensions={UI: {"mimeTypes": [MIME_TYPE]}},
+            extensions=OFFER,
             version=options.version,
             timeout=options.timeout,
             limits=options.client_limits,
@@ -215,18 +214,6 @@ class Host:
             # The server does not notify clients of changes.
             await self.refresh_tools()
         return model_tools(self._tools.tools.values())
-
-    async def describe_tools(self, words: str = "") -> str:
-        """Return the tools of the model as text, one line each. With `words`, only tools that have all of them in the
-        line.
-        """
-        wanted = words.lower().split()
-        lines = []
-        for tool in await self.model_tools():
-            line = f"{tool.name}: {(tool.description or tool.title or '').strip()}".rstrip(": ")
-            if all(word in line.lower() for word in wanted):
-                lines.append(" ".join(line.split()))
-        return "\n".join(lines)
 
     def find_tool(self, name: str) -> Tool | None:
         """Return a listed tool, or None; the visibility is not checked."""

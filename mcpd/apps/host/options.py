@@ -2,23 +2,42 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
+from functools import cache
 
 from msgspec import Raw, Struct, field
+from msgspec.json import decode
 
 from mcpd import __version__
 from mcpd.apps.host.document import Profile
 from mcpd.apps.host.view import ViewLimits
-from mcpd.apps.host.view.context import HostContext, styles
+from mcpd.apps.host.view.context import HostContext, HostStyles
 from mcpd.client import ClientLimits
 from mcpd.client.channels import ChannelWatcher
 from mcpd.protocol.types.base import Implementation
+from mcpd.server.extensions.ui.assets import bundled_folder
+
+
+@cache
+def style_variables() -> dict[str, str]:
+    """Return a value for each of the 76 style variables of the specification.
+
+    Text colours have a contrast of at least 4.5:1 on the primary background. The values use `light-dark()`, so that a
+    change of the theme needs no new variables. Set all variables or none: for a missing one a View uses a value of its
+    own, and the mixture may be unreadable.
+    """
+    with open(os.path.join(bundled_folder(), "theme.json"), "rb") as file:
+        return decode(file.read(), type=dict[str, str])
 
 
 def default_context() -> HostContext:
     """Return the default host context: our theme, inline only."""
     return HostContext(
-        styles=styles(), display_mode="inline", available_display_modes=["inline"], user_agent=f"mcpd/{__version__}"
+        styles=HostStyles(variables=style_variables()),
+        display_mode="inline",
+        available_display_modes=["inline"],
+        user_agent=f"mcpd/{__version__}",
     )
 
 

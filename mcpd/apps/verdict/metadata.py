@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from msgspec import Struct, to_builtins
 
+from mcpd.apps.host.document import app_content
 from mcpd.apps.tool_metadata import linked_uri, ui_member
 from mcpd.apps.verdict.report import Check, Finding, checked, failure, note, warning
 from mcpd.client import Client
@@ -44,11 +45,8 @@ class App(Struct, kw_only=True):
 
     @property
     def item(self) -> Mapping[str, Any]:
-        """The content with the type of an app, of several the one with the URI of the app; empty without such a
-        content.
-        """
-        items = [entry for entry in self.contents if is_app_type(entry.get("mimeType"))]
-        return next((entry for entry in items if entry.get("uri") == self.uri), items[0] if items else {})
+        """The content that is the app; empty without one."""
+        return app_content(self.uri, self.contents)
 
     @property
     def listed_meta(self) -> dict[str, Any] | None:

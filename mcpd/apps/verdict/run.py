@@ -12,7 +12,7 @@ from contextlib import AsyncExitStack
 
 from msgspec.structs import replace
 
-from mcpd.apps.host.document import grant_csp, read_document
+from mcpd.apps.host.document import grant, read_document
 from mcpd.apps.host.host import Host
 from mcpd.apps.host.options import HostOptions
 from mcpd.apps.host.shown_view import Hooks
@@ -106,8 +106,7 @@ def _document_checks(app: App) -> list[Check]:
         document = read_document(app.uri, app.contents, app.listed_meta)
     except ConfigurationError as error:
         return [checked(*_DOCUMENT, [failure(str(error))], "")]
-    granted, _ = grant_csp(document.csp)
-    return document_checks(document.html, granted)
+    return document_checks(document.html, grant(document.csp).csp)
 
 
 def _host_options(given: HostOptions | None, options: TryOptions) -> HostOptions:

@@ -5,17 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, strategies as st
 
-from mcpd.apps.host.document import (
-    OUTER_TOKENS,
-    Profile,
-    allow_attribute,
-    build_policy,
-    external_sources,
-    grant,
-    grant_csp,
-    grant_permissions,
-    sandbox_tokens,
-)
+from mcpd.apps.host.document import OUTER_TOKENS, Grant, Profile, grant
 from mcpd.errors import ConfigurationError
 from mcpd.server.extensions.ui.csp_sources import UiCsp, UiPermissions
 
@@ -26,6 +16,10 @@ FULL = UiCsp(
     frame_domains=["https://player.example.com"],
     base_uri_domains=["https://base.example.com"],
 )
+
+
+def build_policy(granted: UiCsp | None, profile: Profile = "strict", frame_ancestors: list[str] | None = None) -> str:
+    return Grant(csp=granted, profile=profile).policy(frame_ancestors)
 
 
 def directives(policy: str) -> dict[str, str]:
@@ -97,8 +91,7 @@ sources = st.lists(st.text(st.characters(codec="ascii"), max_size=40) | st.sampl
 def test_no_declaration_changes_the_shape_of_a_policy(a: list[str], b: list[str], c: list[str], d: list[str]) -> None:
     """APP-H-05: whatever a server declares, the directives and what they hold on their own stay as they are."""
     declared = UiCsp(connect_domains=a, resource_domains=b, frame_domains=c, base_uri_domains=d)
-    granted, _ = grant_csp(declared)
-    policy, plain = directives(build_policy(granted)), directives(build_policy(UiCsp()))
+    policy, plain = directives(grant(declared).policy()), directives(build_policy(UiCsp()))
     assert list(policy) == list(plain)
     assert policy["default-src"] == policy["object-src"] == policy["form-action"] == "'none'"
     for name in ("script-src", "style-src", "connect-src", "img-src"):
@@ -117,42 +110,34 @@ def test_granted_sources_can_be_reported() -> None:
 
 def test_a_user_can_be_warned_of_everything_external() -> None:
     """APP-H-06: S warn on external domains."""
-    assert external_sources(FULL) == [
+    assert Grant(csp=FULL).external_sources == [
         "https://api.example.com",
         "https://base.example.com",
         "https://cdn.example.com",
         "https://player.example.com",
         "wss://live.example.com",
     ]
-    assert external_sources(UiCsp(connect_domains=["data:"])) == external_sources(None) == []
+    assert Grant(csp=UiCsp(connect_domains=["data:"])).external_sources == Grant().external_sources == []
 
 
 def test_permissions_are_denied_unless_allowed() -> None:
     """mcp-apps-sbox-03: "Host may deny permissions not granted"."""
-    assert grant_permissions(EVERYTHING) is None
-    assert grant_permissions(None, ["camera"]) is None
-    granted = grant_permissions(UiPermissions(camera={}, geolocation={}), ["camera", "microphone"])
-    assert granted == UiPermissions(camera={})
+    assert grant(None, EVERYTHING).permissions is None
+    assert grant(None, None, allowed=["camera"]).permissions is None
+    granted = grant(None, UiPermissions(camera={}, geolocation={}), allowed=["camera", "microphone"])
+    assert granted.permissions == UiPermissions(camera={})
 
 
 def test_the_allow_attribute_is_joined_with_semicolons() -> None:
     """mcp-apps-sbox-03: with the spaces of the text's sample a browser grants nothing (measured)."""
-    granted = grant_permissions(EVERYTHING, ["camera", "microphone", "geolocation", "clipboardWrite"])
-    assert allow_attribute(granted) == "camera; microphone; geolocation; clipboard-write"
-    assert allow_attribute(None) == ""
+    granted = grant(None, EVERYTHING, allowed=["camera", "microphone", "geolocation", "clipboardWrite"])
+    assert granted.allow == "camera; microphone; geolocation; clipboard-write"
+    assert Grant().allow == ""
     assert grant(None, EVERYTHING, allowed=["clipboardWrite"]).allow == "clipboard-write"
 
 
 def test_sandbox_tokens() -> None:
     """APP-X-02, APP-H-20: the outer frame has what the text asks for, the View's never more than that."""
     assert {"allow-scripts", "allow-same-origin"} <= set(OUTER_TOKENS)
-    assert sandbox_tokens() == sandbox_tokens("compat") == "allow-scripts allow-same-origin allow-forms"
-    assert sandbox_tokens("opaque") == "allow-scripts allow-forms"
-
-
-@pytest.mark.parametrize("profile", ["strict", "compat", "opaque"])
-@given(override=st.text() | st.sampled_from(["allow-scripts allow-top-navigation", "ALLOW-SCRIPTS", "allow-popups"]))
-def test_an_override_only_removes_tokens(profile: Profile, override: str) -> None:
-    tokens = sandbox_tokens(profile, override).split()
-    assert set(tokens) <= set(sandbox_tokens(profile).split())
-    assert grant(None, profile=profile, sandbox="allow-scripts allow-popups").sandbox == "allow-scripts"
+    assert Grant().sandbox == Grant(profile="compat").sandbox == "allow-scripts allow-same-origin allow-forms"
+    assert Grant(profile="opaque").sandbox == "allow-scripts allow-forms"

@@ -75,7 +75,7 @@ def test_mime_types_are_compared_as_mime_types(mime: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "contents", [[], [item(mimeType="text/html")], [item(mimeType=None)], [item(mimeType="text/html;profile=x")], [7]]
+    "contents", [[], [item(mimeType="text/html")], [item(mimeType=None)], [item(mimeType="text/html;profile=x")]]
 )
 def test_other_types_are_not_shown(contents: list[Any]) -> None:
     with pytest.raises(ConfigurationError, match="must be text/html;profile=mcp-app"):

@@ -16,8 +16,9 @@ from support.clock import until
 from support.host_program import HTML, Guest, Program, each_channel, on_channel
 
 from mcpd import HostOptions
+from mcpd.apps.host.options import style_variables
 from mcpd.apps.host.view import ViewPhase
-from mcpd.apps.host.view.context import STYLE_VARIABLES, ContainerDimensions, HostContext, styles
+from mcpd.apps.host.view.context import ContainerDimensions, HostContext, HostCss, HostStyles
 from mcpd.apps.host.view.events import Closed, SizeChanged
 from mcpd.errors import RequestCancelled
 
@@ -32,7 +33,7 @@ RESOURCE_READY = "ui/notifications/sandbox-resource-ready"
 FONTS = "@font-face { font-family: X; src: url('https://fonts.example.com/x.woff2') }"
 SURROUNDINGS = HostContext(
     theme="dark",
-    styles=styles(fonts=FONTS),
+    styles=HostStyles(variables=style_variables(), css=HostCss(fonts=FONTS)),
     available_display_modes=["inline", "fullscreen", "pip"],
     container_dimensions=ContainerDimensions(width=400, max_height=600),
 )
@@ -203,7 +204,7 @@ async def test_theme_variables(kind: str, schema: AppsSchema) -> None:
     """mcp-apps-ctx-01, mcp-apps-ctx-06, APP-H-16: standard names, `light-dark()` values, fonts as CSS, all there."""
     async with at_home(kind, schema) as program, program.view() as (_, guest):
         said = (await guest.initialize())["hostContext"]["styles"]
-        assert set(said["variables"]) == STYLE_VARIABLES
+        assert set(said["variables"]) == set(style_variables())
         assert said["variables"]["--color-background-primary"].startswith("light-dark(")
         assert said["css"]["fonts"] == FONTS
 

@@ -10,6 +10,7 @@ from msgspec import structs
 from support.apps_schema import METHODS, AppsSchema
 from support.host_stage import CONTEXT, SETTINGS, Stage, tool
 
+from mcpd.apps.host.options import style_variables
 from mcpd.apps.host.view.context import (
     ContainerDimensions,
     DeviceCapabilities,
@@ -17,7 +18,6 @@ from mcpd.apps.host.view.context import (
     HostStyles,
     SafeAreaInsets,
     ToolInfo,
-    styles,
 )
 from mcpd.apps.host.view.events import ChatMessage, Download, Forward, ModeChange, ModelContextUpdate, OpenLink
 from mcpd.apps.host.view.messages import Empty, SamplingOffer
@@ -64,7 +64,7 @@ CONTEXTS = [
         device_capabilities=DeviceCapabilities(touch=False, hover=True),
         safe_area_insets=SafeAreaInsets(top=0, right=0, bottom=20, left=0),
     ),
-    HostContext(styles=styles(), container_dimensions=ContainerDimensions()),
+    HostContext(styles=HostStyles(variables=style_variables()), container_dimensions=ContainerDimensions()),
 ]
 
 SAMPLING = structs.replace(SETTINGS.capabilities, sampling=SamplingOffer(tools=Empty()), experimental={"x": {}})

@@ -8,21 +8,21 @@ from pathlib import Path
 
 import pytest
 
-from mcpd.apps.host.view.context import DEFAULT_VARIABLES, STYLE_VARIABLES, styles
+from mcpd.apps.host.options import style_variables
 
 
 def test_the_names_are_the_specifications(shared: Path) -> None:
     """mcp-apps-ctx-01: "Variables follow standardized naming"."""
     schema = json.loads((shared / "spec/apps/ext-apps-2.0.4.schema.json").read_text(encoding="utf-8"))
     official = {name["const"] for name in schema["$defs"]["McpUiStyleVariableKey"]["anyOf"]}
-    assert official == STYLE_VARIABLES
+    assert official == set(style_variables())
     text = (shared / "spec/apps/apps-2026-01-26.mdx").read_text(encoding="utf-8")
-    assert set(re.findall(r'^  \| "(--[a-z0-9-]+)"', text, re.MULTILINE)) == STYLE_VARIABLES
+    assert set(re.findall(r'^  \| "(--[a-z0-9-]+)"', text, re.MULTILINE)) == official
 
 
 def test_colours_work_in_both_schemes_without_new_variables() -> None:
     """APP-H-16: S use `light-dark()` for theme values."""
-    for name, value in DEFAULT_VARIABLES.items():
+    for name, value in style_variables().items():
         if name.startswith("--color-"):
             assert re.fullmatch(r"light-dark\([^,]+, [^,]+\)", value), name
 
@@ -42,18 +42,9 @@ def contrast(a: str, b: str) -> float:
 @pytest.mark.parametrize("scheme", [0, 1], ids=["light", "dark"])
 def test_text_can_be_read(role: str, scheme: int) -> None:
     def colour(name: str) -> str:
-        return re.findall(r"#[0-9a-f]{6}", DEFAULT_VARIABLES[name])[scheme]
+        return re.findall(r"#[0-9a-f]{6}", style_variables()[name])[scheme]
 
     assert contrast(colour(f"--color-text-{role}"), colour("--color-background-primary")) >= 4.5
     background = f"--color-background-{role}"
     if role in ("info", "danger", "success", "warning"):
         assert contrast(colour(f"--color-text-{role}"), colour(background)) >= 4.5
-
-
-def test_styles_refuses_what_no_view_would_know() -> None:
-    with pytest.raises(ValueError, match="--color-mine"):
-        styles({"--color-mine": "red"})
-    assert styles().css is None
-    fonts = styles({"--font-sans": "X"}, fonts="@font-face {}")
-    assert fonts.css is not None
-    assert (fonts.variables, fonts.css.fonts) == ({"--font-sans": "X"}, "@font-face {}")

@@ -32,8 +32,6 @@ ListKind: TypeAlias = Literal["tools", "resources", "prompts"]
 class OpeningCall:
     """The state of the call that opened a View, and how much of it the View has received."""
 
-    __slots__ = ("_end", "_has_input", "_input", "_partial", "ended")
-
     def __init__(self) -> None:
         self.ended = False
         """Whether a result or a cancellation was reported."""
@@ -96,8 +94,6 @@ class OpeningCall:
 
 class Announcements:
     """The notifications that one View has not received yet."""
-
-    __slots__ = ("_changed_lists", "_output", "_view_state", "call")
 
     def __init__(self, view_state: ViewState, output: ViewOutput) -> None:
         self.call = OpeningCall()

@@ -33,8 +33,6 @@ class ViewRequest(RequestInFlight, eq=False):
 class Incoming:
     """The unanswered requests of a View, and the context that it last gave for the model."""
 
-    __slots__ = ("_asked", "_has_new_context", "_in_flight", "_last_ask_id", "_output", "_view_state")
-
     def __init__(self, state: ViewState, output: ViewOutput) -> None:
         self._view_state = state
         self._output = output

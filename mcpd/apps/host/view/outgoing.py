@@ -39,8 +39,6 @@ _decode_result = Decoder(CallToolResult).decode
 class AppTools:
     """The tools of one View, as far as it has listed them."""
 
-    __slots__ = ("_is_outdated", "_is_reading", "_limit", "_pages", "_reading", "_tools", "offered")
-
     def __init__(self, limit: int, *, offered: bool = False) -> None:
         self.offered = offered
         self._limit = limit
@@ -167,8 +165,6 @@ class _Sent(PendingRequest, kw_only=True, eq=False):
 
 class Outgoing:
     """The requests that a View has not answered. Requests can be sent only while `is_open`."""
-
-    __slots__ = ("_limits", "_output", "_sent", "is_open", "tools")
 
     def __init__(self, limits: ViewLimits, output: ViewOutput) -> None:
         self._limits = limits

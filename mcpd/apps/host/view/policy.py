@@ -139,8 +139,6 @@ class ViewSettings(Struct, frozen=True, kw_only=True):
 class RateLimit:
     """A bucket with the messages of one second, which fills at that rate."""
 
-    __slots__ = ("_at", "_left", "_rate")
-
     def __init__(self, per_second: int) -> None:
         self._rate = float(per_second)
         self._left = self._rate

@@ -36,7 +36,7 @@ from typing import Any, ClassVar, Final
 from msgspec import Raw, structs
 from msgspec.json import Decoder
 
-from mcpd.apps.host.document import Grant, ViewDocument, external_sources
+from mcpd.apps.host.document import Grant, ViewDocument
 from mcpd.apps.host.view import messages
 from mcpd.apps.host.view.announcements import Announcements, ListKind
 from mcpd.apps.host.view.context import ContextFeed, HostContext
@@ -163,7 +163,7 @@ class View:
         document = self.document
         log.info("%s: %s, sha256 %s", self._output.name, printable(document.uri), document.digest)
         log.info("%s: policy %s", self._output.name, printable(self.grant.policy(), 2000))
-        if external := external_sources(self.grant.csp):
+        if external := self.grant.external_sources:
             log.warning("%s: the view may reach %s", self._output.name, printable(", ".join(external), 2000))
         for problem in (*document.problems, *self.grant.problems):
             log.warning("%s: %s", self._output.name, printable(problem, 2000))

@@ -43,8 +43,6 @@ class ViewOutput:
     `name` is the name of the View in the log. While `is_muted`, the View may not even receive an error.
     """
 
-    __slots__ = ("events", "faults", "is_muted", "messages", "name")
-
     def __init__(self, name: str) -> None:
         self.name = name
         self.faults = Faults(log)
@@ -85,8 +83,6 @@ class ViewOutput:
 
 class MessageReader:
     """Reads the messages of one View and limits their size and rate."""
-
-    __slots__ = ("_limits", "_next_flood_finding", "_output", "_rate")
 
     def __init__(self, limits: ViewLimits, output: ViewOutput) -> None:
         self._limits = limits
