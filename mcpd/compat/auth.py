@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from pydantic import AnyHttpUrl, BaseModel
 
+from mcpd.auth.metadata import WELL_KNOWN, metadata_document, metadata_url
 from mcpd.compat.lowlevel.context import current_exchange
 from mcpd.protocol.principal import Principal
 from mcpd.transports.authentication import Refusal
+from mcpd.transports.challenge import build
 from mcpd.transports.routes import RouteResponse
 
 if TYPE_CHECKING:
@@ -70,8 +72,8 @@ def _caller() -> Principal | None:
 def get_access_token() -> AccessToken | None:
     """Return the token that the server's `TokenVerifier` accepted for the current request."""
     caller = _caller()
-    found = None if caller is None else caller.claims.get("access_token")
-    return found if isinstance(found, AccessToken) else None
+    token = None if caller is None else caller.claims.get("access_token")
+    return token if isinstance(token, AccessToken) else None
 
 
 def caller_token() -> AccessToken | None:
@@ -80,14 +82,11 @@ def caller_token() -> AccessToken | None:
     if caller is None or not caller.is_authenticated:
         return None
 
-    claims = {**caller.claims}
-    if caller.subject:
-        claims.setdefault("sub", caller.subject)
     return AccessToken(
         client_id=caller.client or caller.subject,
         scopes=sorted(caller.scopes),
         subject=caller.subject or None,
-        claims=claims,
+        claims={**({"sub": caller.subject} if caller.subject else {}), **caller.claims},
     )
 
 
@@ -95,30 +94,28 @@ def authenticator(
     verifier: TokenVerifier, settings: AuthSettings
 ) -> Callable[[Mapping[str, str]], Awaitable[Principal | Refusal]]:
     """Return a function that identifies the caller of a request by its bearer token."""
-    required = settings.required_scopes or []
     address = _metadata_address(settings)
-    metadata = f', resource_metadata="{address}"' if address else ""
+
+    def refusal(status: int, error: str, text: str) -> Refusal:
+        params = {"error": error, "error_description": text, "resource_metadata": address}
+        return Refusal(status, f"{text}\n", (("WWW-Authenticate", build("Bearer", params)),))
 
     async def authenticate(headers: Mapping[str, str]) -> Principal | Refusal:
-        scheme, _, token = headers.get("authorization", "").partition(" ")
-        found: Any = await verifier.verify_token(token) if scheme.lower() == "bearer" and token else None
+        scheme, _, sent = headers.get("authorization", "").partition(" ")
+        token = await verifier.verify_token(sent) if scheme.lower() == "bearer" and sent else None
         # A verifier may return tokens that have expired.
-        if found is None or (found.expires_at and found.expires_at < time()):
-            text = "Authentication required"
-            challenge = f'Bearer error="invalid_token", error_description="{text}"{metadata}'
-            return Refusal(401, f"{text}\n", (("WWW-Authenticate", challenge),))
+        if token is None or (token.expires_at and token.expires_at < time()):
+            return refusal(401, "invalid_token", "Authentication required")
 
-        missing = [scope for scope in required if scope not in found.scopes]
+        missing = [scope for scope in settings.required_scopes or () if scope not in token.scopes]
         if missing:
-            text = f"Required scope: {missing[0]}"
-            challenge = f'Bearer error="insufficient_scope", error_description="{text}"{metadata}'
-            return Refusal(403, f"{text}\n", (("WWW-Authenticate", challenge),))
+            return refusal(403, "insufficient_scope", f"Required scope: {missing[0]}")
         return Principal(
-            found.client_id,
+            token.client_id,
             issuer=str(settings.issuer_url),
-            client=found.client_id,
-            scopes=found.scopes,
-            claims={"access_token": found},
+            client=token.client_id,
+            scopes=token.scopes,
+            claims={"access_token": token},
         )
 
     return authenticate
@@ -127,24 +124,20 @@ def authenticator(
 def add_metadata(server: Server, settings: AuthSettings) -> None:
     """Serve the protected resource metadata (RFC 9728), if the settings have the server's address."""
     address = _metadata_address(settings)
-    if not address:
+    if address is None:
         return
-    document = {
+
+    members = {
         "resource": str(settings.resource_server_url),
         "authorization_servers": [str(settings.issuer_url)],
         "scopes_supported": settings.required_scopes,
         "bearer_methods_supported": ["header"],
     }
-    members = {name: value for name, value in document.items() if value is not None}
-    path = address[address.index("/.well-known/") :]
-    server.route(path, public=True, any_origin=True)(lambda: RouteResponse(members))
+    response = RouteResponse(metadata_document(members), content_type="application/json")
+    server.route(address[address.index(WELL_KNOWN) :], public=True, any_origin=True)(lambda: response)
 
 
-def _metadata_address(settings: AuthSettings) -> str:
-    """Return the address of the protected resource metadata, "" if the server's own address is unknown."""
+def _metadata_address(settings: AuthSettings) -> str | None:
+    """Return the address of the protected resource metadata, None if the server's own address is unknown."""
     url = settings.resource_server_url
-    if url is None:
-        return ""
-    path = "" if url.path in (None, "/") else url.path
-    port = f":{url.port}" if url.port and url.port not in (80, 443) else ""
-    return f"{url.scheme}://{url.host}{port}/.well-known/oauth-protected-resource{path}"
+    return None if url is None else metadata_url(str(url), url.path or "")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, Self, TypeVar
@@ -14,13 +14,21 @@ from mcpd.client.client import Client as McpdClient
 from mcpd.compat.errors import McpError, ToolError
 from mcpd.compat.missing import refuse
 from mcpd.compat.types import features
-from mcpd.compat.types.base import Resource, TextContent
+from mcpd.compat.types.base import TextContent
 from mcpd.errors import RemoteError
 
 M = TypeVar("M", bound=BaseModel)
 
 
 # -- the official SDK ------------------------------------------------------------------------
+
+
+def _list_method(method: str, result: type[M]) -> Callable[..., Awaitable[M]]:
+    async def list_page(self: ClientSession, cursor: str | None = None, *, params: Any = None) -> M:
+        cursor = cursor if params is None else params.cursor
+        return await self._send(method, {} if cursor is None else {"cursor": cursor}, result)
+
+    return list_page
 
 
 class ClientSession:
@@ -41,8 +49,10 @@ class ClientSession:
     async def send_ping(self) -> features.EmptyResult:
         return await self._send("ping", {}, features.EmptyResult)
 
-    async def list_tools(self, cursor: str | None = None, *, params: Any = None) -> features.ListToolsResult:
-        return await self._send("tools/list", _page(cursor, params), features.ListToolsResult)
+    list_tools = _list_method("tools/list", features.ListToolsResult)
+    list_resources = _list_method("resources/list", features.ListResourcesResult)
+    list_resource_templates = _list_method("resources/templates/list", features.ListResourceTemplatesResult)
+    list_prompts = _list_method("prompts/list", features.ListPromptsResult)
 
     async def call_tool(
         self,
@@ -56,20 +66,8 @@ class ClientSession:
         params = {"name": name, "arguments": arguments or {}, **({} if meta is None else {"_meta": meta})}
         return await self._send("tools/call", params, features.CallToolResult)
 
-    async def list_resources(self, cursor: str | None = None, *, params: Any = None) -> features.ListResourcesResult:
-        return await self._send("resources/list", _page(cursor, params), features.ListResourcesResult)
-
-    async def list_resource_templates(
-        self, cursor: str | None = None, *, params: Any = None
-    ) -> features.ListResourceTemplatesResult:
-        result = features.ListResourceTemplatesResult
-        return await self._send("resources/templates/list", _page(cursor, params), result)
-
     async def read_resource(self, uri: object) -> features.ReadResourceResult:
         return await self._send("resources/read", {"uri": str(uri)}, features.ReadResourceResult)
-
-    async def list_prompts(self, cursor: str | None = None, *, params: Any = None) -> features.ListPromptsResult:
-        return await self._send("prompts/list", _page(cursor, params), features.ListPromptsResult)
 
     async def get_prompt(self, name: str, arguments: dict[str, str] | None = None) -> features.GetPromptResult:
         params = {"name": name, "arguments": arguments or {}}
@@ -78,15 +76,12 @@ class ClientSession:
     async def complete(
         self, ref: BaseModel, argument: dict[str, str], context_arguments: dict[str, str] | None = None
     ) -> features.CompleteResult:
-        params: dict[str, Any] = {"ref": ref.model_dump(by_alias=True, exclude_none=True), "argument": argument}
-        if context_arguments is not None:
-            params["context"] = {"arguments": context_arguments}
+        params = {
+            "ref": ref.model_dump(by_alias=True, exclude_none=True),
+            "argument": argument,
+            "context": {"arguments": context_arguments or {}},
+        }
         return await self._send("completion/complete", params, features.CompleteResult)
-
-
-def _page(cursor: str | None, params: Any) -> dict[str, Any]:
-    found = cursor if params is None else params.cursor
-    return {} if found is None else {"cursor": found}
 
 
 @asynccontextmanager
@@ -108,6 +103,18 @@ class CallToolResult:
     meta: dict[str, Any] | None
     data: Any = None
     is_error: bool = False
+
+
+def _whole_list(name: str, member: str) -> Callable[[Client], Awaitable[list[Any]]]:
+    async def list_all(self: Client) -> list[Any]:
+        page = await getattr(self._session, name)()
+        items: list[Any] = getattr(page, member)
+        while page.nextCursor is not None:
+            page = await getattr(self._session, name)(page.nextCursor)
+            items += getattr(page, member)
+        return items
+
+    return list_all
 
 
 class Client:
@@ -132,27 +139,10 @@ class Client:
         await self._client.ping()
         return True
 
-    async def _all(self, list_page: Callable[..., Any], member: str) -> list[Any]:
-        found: list[Any] = []
-        cursor: str | None = None
-        while True:
-            page = await list_page(cursor)
-            found += getattr(page, member)
-            cursor = page.nextCursor
-            if cursor is None:
-                return found
-
-    async def list_tools(self) -> list[features.Tool]:
-        return await self._all(self._session.list_tools, "tools")
-
-    async def list_resources(self) -> list[Resource]:
-        return await self._all(self._session.list_resources, "resources")
-
-    async def list_resource_templates(self) -> list[features.ResourceTemplate]:
-        return await self._all(self._session.list_resource_templates, "resourceTemplates")
-
-    async def list_prompts(self) -> list[features.Prompt]:
-        return await self._all(self._session.list_prompts, "prompts")
+    list_tools = _whole_list("list_tools", "tools")
+    list_resources = _whole_list("list_resources", "resources")
+    list_resource_templates = _whole_list("list_resource_templates", "resourceTemplates")
+    list_prompts = _whole_list("list_prompts", "prompts")
 
     async def call_tool_mcp(self, name: str, arguments: dict[str, Any] | None = None) -> features.CallToolResult:
         return await self._session.call_tool(name, arguments)
@@ -161,14 +151,14 @@ class Client:
         self, name: str, arguments: dict[str, Any] | None = None, *, raise_on_error: bool = True, **_: Any
     ) -> CallToolResult:
         """Call a tool. Raises ToolError with the text of a failed result."""
-        found = await self.call_tool_mcp(name, arguments)
-        if found.isError and raise_on_error:
-            raise ToolError(next((block.text for block in found.content if isinstance(block, TextContent)), ""))
+        result = await self.call_tool_mcp(name, arguments)
+        if result.isError and raise_on_error:
+            raise ToolError(next((block.text for block in result.content if isinstance(block, TextContent)), ""))
 
-        structured, meta = found.structuredContent, found.meta or {}
-        is_wrapped = bool((meta.get("fastmcp") or {}).get("wrap_result"))
-        data = structured.get("result") if is_wrapped and structured is not None else structured
-        return CallToolResult(found.content, structured, found.meta, data, found.isError)
+        data = structured = result.structuredContent
+        if structured is not None and ((result.meta or {}).get("fastmcp") or {}).get("wrap_result"):
+            data = structured.get("result")
+        return CallToolResult(result.content, structured, result.meta, data, result.isError)
 
     async def read_resource(self, uri: Any) -> list[Any]:
         return (await self._session.read_resource(uri)).contents

@@ -51,12 +51,8 @@ ElicitationResult: TypeAlias = AcceptedElicitation[ElicitSchemaModelT] | Decline
 UrlElicitationResult: TypeAlias = AcceptedUrlElicitation | DeclinedElicitation | CancelledElicitation
 
 
-def _not_accepted(action: str) -> DeclinedElicitation | CancelledElicitation:
-    if action == "decline":
-        return DeclinedElicitation()
-    if action == "cancel":
-        return CancelledElicitation()
-    raise ValueError(f"Unexpected elicitation action: {action}")
+def _refusal(action: str) -> DeclinedElicitation | CancelledElicitation:
+    return DeclinedElicitation() if action == "decline" else CancelledElicitation()
 
 
 # -- the official SDK ------------------------------------------------------------------------
@@ -74,17 +70,17 @@ async def elicit_with_validation(
             )
 
     response = await session.elicit_form(message, schema.model_json_schema(), related_request_id)
-    if response.action == "accept" and response.content is not None:
-        # The data are valid already. Validating the instance again would run the model's validators twice.
-        return AcceptedElicitation.model_construct(action="accept", data=schema.model_validate(response.content))
-    return _not_accepted(response.action)
+    if response.action != "accept":
+        return _refusal(response.action)
+    # The data are valid already. Validating the instance again would run the model's validators twice.
+    return AcceptedElicitation.model_construct(action="accept", data=schema.model_validate(response.content))
 
 
 async def elicit_url(
     session: Any, message: str, url: str, elicitation_id: str, related_request_id: Any = None
 ) -> UrlElicitationResult:
     response = await session.elicit_url(message, url, elicitation_id, related_request_id)
-    return AcceptedUrlElicitation() if response.action == "accept" else _not_accepted(response.action)
+    return AcceptedUrlElicitation() if response.action == "accept" else _refusal(response.action)
 
 
 def _is_primitive(hint: Any) -> bool:
@@ -107,66 +103,38 @@ class ScalarElicitationType(Generic[T]):
     value: T
 
 
-class _Form:
-    """The schema of a form, and the type that its response is validated as."""
-
-    def __init__(self, response_type: Any) -> None:
-        self._is_scalar = True
-        self._is_choice = False
-        self._type: Any = response_type
-        if isinstance(response_type, (dict, list)) and get_origin(response_type) is None:
-            self.schema, self._type = _choices(response_type)
-            self._is_choice = True
-        elif response_type in _PRIMITIVES or get_origin(response_type) in (Literal, list) or _is_enum(response_type):
-            self._type = ScalarElicitationType[response_type]
-            self.schema = _schema(self._type)
-            self.schema.pop("title", None)
-        else:
-            self._is_scalar = False
-            self.schema = _schema(response_type)
-
-    def describe(self, title: str | None, description: str | None) -> None:
-        """Set the title and description of the value. Raises TypeError for a form with several fields."""
-        if title is None and description is None:
-            return
-        if not self._is_scalar:
-            raise TypeError(
-                "response_title and response_description are only supported when response_type is a scalar, Literal, "
-                "Enum, or the dict/list shorthand forms."
-            )
-
-        texts = {"title": title, "description": description}
-        self.schema["properties"]["value"].update({key: text for key, text in texts.items() if text is not None})
-
-    def read(self, content: Any) -> Any:
-        """Return the data of a response. Raises ValueError for invalid ones."""
-        if self._is_choice:
-            if not isinstance(content, dict) or "value" not in content:
-                raise ValueError("Elicitation response missing required 'value' field.")
-            content = content["value"]
-        found = TypeAdapter(self._type).validate_python(content)
-        return found.value if isinstance(found, ScalarElicitationType) else found
-
-
 async def elicit(session: Any, message: str, response_type: Any, title: str | None, description: str | None) -> Any:
     """Ask with a form for a value, a choice, a model or a dataclass. Raises TypeError for other types."""
     if response_type is None:
-        raise TypeError(
-            "ctx.elicit() requires a response_type. Pass a type describing the data you expect back — use `bool` for "
-            "a confirmation."
-        )
+        raise TypeError("ctx.elicit() requires a response_type. Use `bool` for a confirmation.")
 
-    form = _Form(response_type)
-    form.describe(title, description)
-    _check(form.schema)
-    response = await session.elicit_form(message, form.schema)
-    if response.action == "accept":
-        return AcceptedElicitation[Any](data=form.read(response.content))
-    return DeclinedElicitation() if response.action == "decline" else CancelledElicitation()
+    schema, kind = _form(response_type)
+    texts = {name: text for name, text in (("title", title), ("description", description)) if text is not None}
+    if texts and get_origin(kind) is not ScalarElicitationType:
+        raise TypeError("response_title and response_description are for forms with one field only.")
+    if texts:
+        schema["properties"]["value"].update(texts)
+    _check(schema)
+
+    response = await session.elicit_form(message, schema)
+    if response.action != "accept":
+        return _refusal(response.action)
+    data = TypeAdapter(kind).validate_python(response.content)
+    return AcceptedElicitation[Any](data=data.value if isinstance(data, ScalarElicitationType) else data)
 
 
-def _is_enum(hint: Any) -> bool:
-    return isinstance(hint, type) and issubclass(hint, Enum)
+def _form(response_type: Any) -> tuple[dict[str, Any], Any]:
+    """Return the schema of a form, and the type that its response is validated as."""
+    if isinstance(response_type, (dict, list)) and get_origin(response_type) is None:
+        return _choices(response_type)
+    is_scalar = response_type in _PRIMITIVES or get_origin(response_type) in (Literal, list)
+    if not is_scalar and not (isinstance(response_type, type) and issubclass(response_type, Enum)):
+        return _schema(response_type), response_type
+
+    kind: Any = ScalarElicitationType[response_type]
+    schema = _schema(kind)
+    schema.pop("title", None)
+    return schema, kind
 
 
 def _schema(hint: Any) -> dict[str, Any]:
@@ -197,36 +165,30 @@ def _choices(choices: Any) -> tuple[dict[str, Any], Any]:
         raise ValueError(f"Invalid response_type format. Received: {choices}")
 
     names = tuple(given)
-    one_of: Any = Literal[names]
+    kind: Any = Literal[names]
     value: dict[str, Any]
     if isinstance(given, dict):
         titled = [{"const": name, "title": given[name].get("title", name)} for name in names]
         value = {"anyOf": titled} if is_multiple else {"oneOf": titled, "type": "string"}
-    elif is_multiple:
-        value = {"type": "string", "enum": list(names)}
     else:
-        value = {"enum": list(names), "title": "Value", "type": "string"}
+        value = {"enum": list(names), "type": "string"}
+        if not is_multiple:
+            value["title"] = "Value"
     if is_multiple:
-        value, one_of = {"type": "array", "items": value}, list[one_of]
-    return {"type": "object", "properties": {"value": value}, "required": ["value"]}, one_of
+        value, kind = {"type": "array", "items": value}, list[kind]
+    schema = {"type": "object", "properties": {"value": value}, "required": ["value"]}
+    return schema, ScalarElicitationType[kind]
 
 
 def _check(schema: dict[str, Any]) -> None:
     if schema.get("type") != "object":
-        raise TypeError(
-            f"Elicitation schema must be an object schema, got type '{schema.get('type')}'. "
-            "Elicitation schemas are limited to flat objects with primitive properties only."
-        )
+        raise TypeError(f"Elicitation schema must be an object schema, got type '{schema.get('type')}'.")
 
     for name, member in schema.get("properties", {}).items():
         if not {"const", "enum", "oneOf"}.isdisjoint(member):
             continue
-        kinds = {each.get("type") for each in member.get("anyOf", [member])}
-        if kinds == {"array"} and not {"enum", "anyOf"}.isdisjoint(member.get("items", {})):
-            continue
-        if not kinds - {"null"} <= _PRIMITIVE_NAMES:
-            kind = ", ".join(sorted(map(str, kinds - {"null"})))
-            raise TypeError(
-                f"Elicitation schema field '{name}' has type '{kind}' which is not a primitive type. "
-                f"Only {_PRIMITIVE_NAMES} are allowed in elicitation schemas."
-            )
+        kinds = {part.get("type") for part in member.get("anyOf", [member])} - {"null"}
+        is_choice = kinds == {"array"} and not {"enum", "anyOf"}.isdisjoint(member.get("items", {}))
+        if not is_choice and not kinds <= _PRIMITIVE_NAMES:
+            kind = ", ".join(sorted(map(str, kinds)))
+            raise TypeError(f"Elicitation schema field '{name}' has type '{kind}' which is not a primitive type.")

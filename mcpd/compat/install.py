@@ -21,7 +21,7 @@ from threading import RLock
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Protocol
 
-from mcpd.compat.missing import MissingModule, MissingName, importing, is_guarded, is_import, missing_text, stand_in
+from mcpd.compat.missing import MissingModule, MissingName, missing_text, stand_in, stands_in
 from mcpd.compat.names import MODULES, Names
 from mcpd.errors import ConfigurationError
 
@@ -65,10 +65,10 @@ class Facade(ModuleType):
         from dis import opmap  # needed for errors only
 
         text = missing_text(f"{self.__name__}.{name}", LIBRARIES[_top(self.__name__)])
-        frame = importing(2)
-        if frame is None or frame.f_code.co_code[frame.f_lasti] != opmap["IMPORT_FROM"]:
+        frame = sys._getframe(2)
+        if frame.f_code.co_code[frame.f_lasti] != opmap["IMPORT_FROM"]:
             raise AttributeError(text, name=name, obj=self)
-        if not is_import(frame, self.__name__) or is_guarded(frame):
+        if not stands_in(self.__name__, 2):
             # Python would replace the message of an AttributeError in `from … import`.
             raise MissingName(text, name=self.__name__)
         return stand_in(name, text)
@@ -158,8 +158,7 @@ def _name_of_neighbor(module: str, name: str) -> Any:
 
 def _missing_module(module: str) -> Names:
     """Return an empty table for an unknown module. Raises MissingModule if the importing code handles that."""
-    frame = importing(2)
-    if frame is None or not is_import(frame, module) or is_guarded(frame):
+    if not stands_in(module, 2):
         raise MissingModule(missing_text(module, LIBRARIES[_top(module)]), name=module)
     return Names()
 

@@ -92,17 +92,18 @@ def stand_in(name: str, text: str) -> Any:
     return _StandIn(name, (), members)
 
 
-def is_import(frame: FrameType, module: str) -> bool:
+def _is_import(frame: FrameType, module: str) -> bool:
     """Return whether the frame is at a readable statement that imports the module or names of it."""
+    names: list[str] = []
     for node in _statements(frame):
-        if isinstance(node, ast.Import | ast.ImportFrom):
-            names = [node.module or ""] if isinstance(node, ast.ImportFrom) else [alias.name for alias in node.names]
-            if any(f"{name}.".startswith(f"{module}.") for name in names):
-                return True
-    return False
+        if isinstance(node, ast.Import):
+            names += [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            names.append(node.module or "")
+    return any(f"{name}.".startswith(f"{module}.") for name in names)
 
 
-def is_guarded(frame: FrameType | None) -> bool:
+def _is_guarded(frame: FrameType | None) -> bool:
     """Return whether an ImportError would be caught, in this frame or in a caller."""
     is_first = True
     while frame is not None:
@@ -117,12 +118,15 @@ def is_guarded(frame: FrameType | None) -> bool:
     return False
 
 
-def importing(depth: int) -> FrameType | None:
-    """Return the frame of the import statement, above `depth` frames of this package."""
+def stands_in(module: str, depth: int) -> bool:
+    """Return whether the import of a missing name gives a stand-in: it is a statement, and no ImportError is caught.
+
+    The statement is above `depth` frames of this package.
+    """
     frame: FrameType | None = sys._getframe(depth + 1)
     while frame is not None and frame.f_code.co_filename.startswith("<frozen importlib"):
         frame = frame.f_back
-    return frame
+    return frame is not None and _is_import(frame, module) and not _is_guarded(frame)
 
 
 def _catches(node: ast.stmt, is_first: bool) -> bool:
@@ -133,17 +137,14 @@ def _catches(node: ast.stmt, is_first: bool) -> bool:
         return False
     names = {name for handler in node.handlers for name in _named(handler.type)}
     # A handler for every exception guards an import only if it surrounds nothing but imports.
-    is_short = all(isinstance(one, ast.Import | ast.ImportFrom | ast.Assign) for one in node.body)
+    is_short = all(isinstance(statement, ast.Import | ast.ImportFrom | ast.Assign) for statement in node.body)
     return not names.isdisjoint(_IMPORT_ERRORS) or (is_first and is_short and not names.isdisjoint(_ALL_ERRORS))
 
 
 def _named(caught: ast.expr | None) -> set[str]:
     if caught is None:
         return {"BaseException"}
-    nodes = list(ast.walk(caught))
-    return {one.id for one in nodes if isinstance(one, ast.Name)} | {
-        one.attr for one in nodes if isinstance(one, ast.Attribute)
-    }
+    return {getattr(node, "id", "") or getattr(node, "attr", "") for node in ast.walk(caught)}
 
 
 def _statements(frame: FrameType) -> Iterator[ast.stmt]:

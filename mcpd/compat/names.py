@@ -105,9 +105,7 @@ _SDK = {
     "mcp.server.models": _OPTIONS,
     "mcp.server.stdio": _STDIO,
     "mcp.server.session": Names.of("lowlevel.session"),
-    "mcp.server.streamable_http": Names.of(
-        "lowlevel.server", "EventCallback", "EventId", "EventMessage", "EventStore", "StreamId"
-    ),
+    "mcp.server.streamable_http": Names.of("lowlevel.server", "EventStore"),
     "mcp.server.transport_security": Names.of("settings", "TransportSecuritySettings"),
     "mcp.server.caching": _CACHE_HINT,
     "mcp.server.context": Names.of("lowlevel.handlers") | Names.of("lowlevel.context", "LifespanContextT", "RequestT"),

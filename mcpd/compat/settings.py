@@ -7,7 +7,8 @@ import logging
 import os
 from typing import Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, TypeAdapter
+from pydantic import BaseModel, ConfigDict
+from pydantic_core import from_json
 
 FASTMCP_VERSION = "4.2.3"
 """The version of `fastmcp` whose lists and results are reproduced."""
@@ -45,11 +46,8 @@ class _Settings(BaseModel):
         for name, field in cls.model_fields.items():
             text = os.environ.get(f"FASTMCP_{name.upper()}")
             if text is not None and name not in given and field.annotation is not Any:
-                adapter: TypeAdapter[Any] = TypeAdapter(field.rebuild_annotation())
-                if field.annotation == list[str]:
-                    values[name] = adapter.validate_json(text)
-                else:
-                    values[name] = adapter.validate_python(text.upper() if name == "log_level" else text)
+                is_list = field.annotation == list[str]
+                values[name] = from_json(text) if is_list else text.upper() if name == "log_level" else text
 
         # Defaults alone need no validation, for which pydantic would build a validator.
         return cls(**values) if values else cls.model_construct()

@@ -1,6 +1,6 @@
 """`ToolResult`, and how the value that a function returned becomes one: content blocks, and structured content.
 
-The schemas of structured content, and those of arguments, are listed without titles and unused definitions.
+The schemas of structured content, and those of arguments, are listed without titles.
 """
 
 from __future__ import annotations
@@ -175,23 +175,12 @@ def dereferenced(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def pruned(schema: dict[str, Any]) -> dict[str, Any]:
-    """Remove titles and unused definitions, and follow a reference at the root."""
+    """Remove titles, and follow a reference at the root."""
     root = _definition(schema, schema.get("$ref"))
     if "type" not in schema and root is not None:
         schema = {**{name: value for name, value in schema.items() if name != "$ref"}, **root}
     _remove_titles(schema)
-
-    definitions = schema.get("$defs", {})
-    rest = {name: value for name, value in schema.items() if name != "$defs"}
-    used: set[str] = set()
-    waiting = [rest]
-    while waiting:
-        for name in _references(waiting.pop()) - used:
-            used.add(name)
-            if name in definitions:
-                waiting.append(definitions[name])
-    kept = {name: value for name, value in definitions.items() if name in used}
-    return {**rest, "$defs": kept} if kept else rest
+    return schema
 
 
 def _definition(schema: dict[str, Any], ref: Any) -> dict[str, Any] | None:
@@ -206,16 +195,6 @@ def _remove_titles(node: dict[str, Any]) -> None:
         del node["title"]
     for child in subschemas(node):
         _remove_titles(child)
-
-
-def _references(node: Any) -> set[str]:
-    if isinstance(node, list):
-        return set().union(*map(_references, node))
-    if not isinstance(node, dict):
-        return set()
-    ref = node.get("$ref")
-    found = {ref.removeprefix(_DEFINITIONS)} if isinstance(ref, str) and ref.startswith(_DEFINITIONS) else set()
-    return found.union(*map(_references, node.values()))
 
 
 def is_object(schema: dict[str, Any]) -> bool:

@@ -9,7 +9,7 @@ from base64 import b64encode
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, Self, TypeAlias, TypeVar, get_type_hints
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, get_type_hints
 
 from anyio import CancelScope
 
@@ -449,19 +449,6 @@ def create_mcp_http_client(headers: dict[str, str] | None = None, timeout: Any =
 
     limit = httpx.Timeout(30.0, read=300.0) if timeout is None else timeout
     return httpx.AsyncClient(follow_redirects=True, headers=headers, timeout=limit, auth=auth)
-
-
-StreamId: TypeAlias = str
-EventId: TypeAlias = str
-
-
-@dataclass
-class EventMessage:
-    message: Any
-    event_id: EventId | None = None
-
-
-EventCallback: TypeAlias = Callable[[EventMessage], Awaitable[None]]
 
 
 class EventStore:

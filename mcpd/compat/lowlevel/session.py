@@ -83,29 +83,19 @@ class ServerSession:
         messages: list[client_requests.SamplingMessage],
         *,
         max_tokens: int,
-        system_prompt: str | None = None,
-        include_context: client_requests.IncludeContext | None = None,
-        temperature: float | None = None,
-        stop_sequences: list[str] | None = None,
-        metadata: dict[str, Any] | None = None,
-        model_preferences: client_requests.ModelPreferences | None = None,
         tools: list[Any] | None = None,
         tool_choice: client_requests.ToolChoice | None = None,
         related_request_id: RequestId | None = None,
+        **options: Any,
     ) -> Any:
-        """Sample from the client's model. Raises McpError if the client has none, or cannot give it `tools`."""
+        """Sample from the client's model. Raises McpError if the client has none, or cannot give it `tools`.
+
+        Options are other members of the request: system_prompt, include_context, temperature, stop_sequences, metadata
+        and model_preferences.
+        """
         types = _types()
         params = types.CreateMessageRequestParams(
-            messages=messages,
-            systemPrompt=system_prompt,
-            includeContext=include_context,
-            temperature=temperature,
-            maxTokens=max_tokens,
-            stopSequences=stop_sequences,
-            metadata=metadata,
-            modelPreferences=model_preferences,
-            tools=tools,
-            toolChoice=tool_choice,
+            messages=messages, maxTokens=max_tokens, tools=tools, toolChoice=tool_choice, **options
         )
         if tools is not None or tool_choice is not None:
             sampling = self._exchange.client.capabilities.sampling

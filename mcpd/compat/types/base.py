@@ -126,12 +126,6 @@ class Named(Model):
 # -- requests, notifications and results -----------------------------------------------------
 
 
-class TaskMetadata(Model):
-    """Asks for a request to run as a task. `ttl` is how long its result is kept, in milliseconds."""
-
-    ttl: Annotated[int, Field(strict=True)] | None = None
-
-
 class RequestParams(Model):
     """Members that the params of every request may have."""
 
@@ -140,7 +134,6 @@ class RequestParams(Model):
 
         progressToken: ProgressToken | None = None
 
-    task: TaskMetadata | None = None
     meta: Meta | None = META
 
 

@@ -1,6 +1,5 @@
-"""What servers ask of clients (sampling, elicitation, roots), and JSON-RPC messages with the unions of all of them."""
+"""What servers ask of clients (sampling, elicitation, roots), and the unions of the messages that servers send."""
 
-from collections.abc import Callable
 from typing import Any, Literal, TypeAlias
 
 from pydantic import FileUrl, TypeAdapter
@@ -12,12 +11,10 @@ from mcpd.compat.types.base import (
     BaseNotification,
     BaseRequest,
     ContentBlock,
-    ErrorData,
     ImageContent,
     MetaModel,
     Model,
     NotificationParams,
-    RequestId,
     RequestParams,
     Result,
     Role,
@@ -200,84 +197,11 @@ def parse_request(request: Any) -> InputRequest:
     return found
 
 
-# -- messages --------------------------------------------------------------------------------
-
-AnyFunction: TypeAlias = Callable[..., Any]
+# -- what servers send -----------------------------------------------------------------------
 
 # The versions of the library that these names come from. mcpd speaks others, too.
 LATEST_PROTOCOL_VERSION = "2025-11-25"
 DEFAULT_NEGOTIATED_VERSION = "2025-03-26"
-
-
-class JSONRPCRequest(Model):
-    jsonrpc: Literal["2.0"] = "2.0"
-    id: RequestId
-    method: str
-    params: dict[str, Any] | None = None
-
-
-class JSONRPCNotification(Model):
-    jsonrpc: Literal["2.0"] = "2.0"
-    method: str
-    params: dict[str, Any] | None = None
-
-
-class JSONRPCResponse(Model):
-    jsonrpc: Literal["2.0"] = "2.0"
-    id: RequestId
-    result: dict[str, Any]
-
-
-class JSONRPCError(Model):
-    jsonrpc: Literal["2.0"] = "2.0"
-    id: str | int
-    error: ErrorData
-
-
-class JSONRPCMessage(features.AnyOf):
-    root: JSONRPCRequest | JSONRPCNotification | JSONRPCResponse | JSONRPCError
-
-
-ClientRequestType: TypeAlias = (
-    features.PingRequest
-    | features.InitializeRequest
-    | features.CompleteRequest
-    | features.SetLevelRequest
-    | features.GetPromptRequest
-    | features.ListPromptsRequest
-    | features.ListResourcesRequest
-    | features.ListResourceTemplatesRequest
-    | features.ReadResourceRequest
-    | features.SubscribeRequest
-    | features.UnsubscribeRequest
-    | features.CallToolRequest
-    | features.ListToolsRequest
-)
-
-
-class ClientRequest(features.AnyOf):
-    root: ClientRequestType
-
-
-ClientNotificationType: TypeAlias = (
-    features.CancelledNotification
-    | features.ProgressNotification
-    | features.InitializedNotification
-    | features.RootsListChangedNotification
-)
-
-
-class ClientNotification(features.AnyOf):
-    root: ClientNotificationType
-
-
-ClientResultType: TypeAlias = (
-    features.EmptyResult | CreateMessageResult | CreateMessageResultWithTools | ListRootsResult | ElicitResult
-)
-
-
-class ClientResult(features.AnyOf):
-    root: ClientResultType
 
 
 ServerRequestType: TypeAlias = features.PingRequest | CreateMessageRequest | ListRootsRequest | ElicitRequest

@@ -33,11 +33,6 @@ from mcpd.compat.types.base import (
 
 # -- tools -----------------------------------------------------------------------------------
 
-TaskExecutionMode = Literal["forbidden", "optional", "required"]
-TASK_FORBIDDEN: Literal["forbidden"] = "forbidden"
-TASK_OPTIONAL: Literal["optional"] = "optional"
-TASK_REQUIRED: Literal["required"] = "required"
-
 
 class ToolAnnotations(Model):
     title: str | None = None
@@ -48,7 +43,7 @@ class ToolAnnotations(Model):
 
 
 class ToolExecution(Model):
-    taskSupport: TaskExecutionMode | None = None
+    taskSupport: Literal["forbidden", "optional", "required"] | None = None
 
 
 class Tool(Named, MetaModel):
@@ -309,8 +304,6 @@ class ListChangedCapability(Model):
 
 SamplingContextCapability = SamplingToolsCapability = EmptyCapability
 FormElicitationCapability = UrlElicitationCapability = EmptyCapability
-TasksListCapability = TasksCancelCapability = TasksCallCapability = EmptyCapability
-TasksCreateMessageCapability = TasksCreateElicitationCapability = EmptyCapability
 LoggingCapability = CompletionsCapability = EmptyCapability
 RootsCapability = PromptsCapability = ToolsCapability = ListChangedCapability
 
@@ -325,50 +318,17 @@ class ElicitationCapability(Model):
     url: EmptyCapability | None = None
 
 
-class TasksSamplingCapability(Model):
-    createMessage: EmptyCapability | None = None
-
-
-class TasksElicitationCapability(Model):
-    create: EmptyCapability | None = None
-
-
-class ClientTasksRequestsCapability(Model):
-    sampling: TasksSamplingCapability | None = None
-    elicitation: TasksElicitationCapability | None = None
-
-
-class ClientTasksCapability(Model):
-    list: EmptyCapability | None = None
-    cancel: EmptyCapability | None = None
-    requests: ClientTasksRequestsCapability | None = None
-
-
 class ClientCapabilities(Model):
     experimental: dict[str, dict[str, Any]] | None = None
     sampling: SamplingCapability | None = None
     elicitation: ElicitationCapability | None = None
     roots: ListChangedCapability | None = None
-    tasks: ClientTasksCapability | None = None
+    tasks: dict[str, Any] | None = None
 
 
 class ResourcesCapability(Model):
     subscribe: bool | None = None
     listChanged: bool | None = None
-
-
-class TasksToolsCapability(Model):
-    call: EmptyCapability | None = None
-
-
-class ServerTasksRequestsCapability(Model):
-    tools: TasksToolsCapability | None = None
-
-
-class ServerTasksCapability(Model):
-    list: EmptyCapability | None = None
-    cancel: EmptyCapability | None = None
-    requests: ServerTasksRequestsCapability | None = None
 
 
 class ServerCapabilities(Model):
@@ -378,7 +338,6 @@ class ServerCapabilities(Model):
     resources: ResourcesCapability | None = None
     tools: ListChangedCapability | None = None
     completions: EmptyCapability | None = None
-    tasks: ServerTasksCapability | None = None
 
 
 class Implementation(Named):
