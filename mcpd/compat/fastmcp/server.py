@@ -339,15 +339,15 @@ class FastMCP(HighLevelServer, Generic[LifespanResultT]):
 
     # -- lists -------------------------------------------------------------------------------
 
-    async def _through(self, method: str, message: Any, last: Next, run_middleware: bool) -> Any:
+    async def _through(self, method: str, message: Any, last: Next) -> Any:
         async with Context(self) as context:
             whole = MiddlewareContext(message=message, method=method, fastmcp_context=context)
-            return await (run_through(self.middleware, whole, last) if run_middleware else last(whole))
+            return await run_through(self.middleware, whole, last)
 
     def _enabled(self, components: list[Any]) -> list[Any]:
         return self._visibility.enabled(components, session_visibility())
 
-    async def _list(self, kind: _Kind, run_middleware: bool) -> list[Any]:
+    async def _list(self, kind: _Kind) -> list[Any]:
         async def last(_: MiddlewareContext[Any]) -> list[Any]:
             components = self._stores[kind].all()
             for mount in self.mounts:
@@ -356,21 +356,21 @@ class FastMCP(HighLevelServer, Generic[LifespanResultT]):
             return self._enabled(components)
 
         request: Any = kind.request()
-        components: list[Any] = await self._through(request.method, request, last, run_middleware)
+        components: list[Any] = await self._through(request.method, request, last)
         return components
 
-    async def list_tools(self, *, run_middleware: bool = True) -> list[Any]:
+    async def list_tools(self) -> list[Any]:
         """Return the enabled tools, of this server and of mounted ones."""
-        return await self._list(_TOOLS, run_middleware)
+        return await self._list(_TOOLS)
 
-    async def list_resources(self, *, run_middleware: bool = True) -> list[Any]:
-        return await self._list(_RESOURCES, run_middleware)
+    async def list_resources(self) -> list[Any]:
+        return await self._list(_RESOURCES)
 
-    async def list_resource_templates(self, *, run_middleware: bool = True) -> list[Any]:
-        return await self._list(_TEMPLATES, run_middleware)
+    async def list_resource_templates(self) -> list[Any]:
+        return await self._list(_TEMPLATES)
 
-    async def list_prompts(self, *, run_middleware: bool = True) -> list[Any]:
-        return await self._list(_PROMPTS, run_middleware)
+    async def list_prompts(self) -> list[Any]:
+        return await self._list(_PROMPTS)
 
     async def get_tools(self) -> dict[str, Any]:
         return _by_identity(await self.list_tools())
@@ -423,14 +423,7 @@ class FastMCP(HighLevelServer, Generic[LifespanResultT]):
 
     # -- calls -------------------------------------------------------------------------------
 
-    async def call_tool(
-        self,
-        name: str,
-        arguments: dict[str, Any] | None = None,
-        *,
-        version: Any = None,
-        run_middleware: bool = True,
-    ) -> ToolResult:
+    async def call_tool(self, name: str, arguments: dict[str, Any] | None = None, *, version: Any = None) -> ToolResult:
         """Call a tool. Raises NotFoundError, ValidationError, and ToolError with a message for the model."""
 
         async def last(context: MiddlewareContext[Any]) -> Any:
@@ -442,10 +435,10 @@ class FastMCP(HighLevelServer, Generic[LifespanResultT]):
             return await server.call_tool(own_name, sent)
 
         message = features.CallToolRequestParams(name=name, arguments=arguments or {})
-        result: ToolResult = await self._through("tools/call", message, last, run_middleware)
+        result: ToolResult = await self._through("tools/call", message, last)
         return result
 
-    async def read_resource(self, uri: Any, *, version: Any = None, run_middleware: bool = True) -> ResourceResult:
+    async def read_resource(self, uri: Any, *, version: Any = None) -> ResourceResult:
         """Read a resource. Raises NotFoundError, ResourceError."""
 
         async def last(context: MiddlewareContext[Any]) -> Any:
@@ -463,16 +456,11 @@ class FastMCP(HighLevelServer, Generic[LifespanResultT]):
             return await server.read_resource(own_uri)
 
         message = features.ReadResourceRequestParams(uri=str(uri))  # type: ignore[arg-type]
-        result: ResourceResult = await self._through("resources/read", message, last, run_middleware)
+        result: ResourceResult = await self._through("resources/read", message, last)
         return result
 
     async def render_prompt(
-        self,
-        name: str,
-        arguments: dict[str, Any] | None = None,
-        *,
-        version: Any = None,
-        run_middleware: bool = True,
+        self, name: str, arguments: dict[str, Any] | None = None, *, version: Any = None
     ) -> PromptResult:
         """Return the messages of a prompt. Raises NotFoundError, ValidationError, PromptError."""
 
@@ -485,7 +473,7 @@ class FastMCP(HighLevelServer, Generic[LifespanResultT]):
             return await server.render_prompt(own_name, sent)
 
         message = features.GetPromptRequestParams(name=name, arguments=arguments)
-        result: PromptResult = await self._through("prompts/get", message, last, run_middleware)
+        result: PromptResult = await self._through("prompts/get", message, last)
         return result
 
     async def _mounted_or_raise(self, identity: str, *kinds: _Kind) -> tuple[Any, str]:

@@ -14,7 +14,6 @@ from msgspec import Struct
 from msgspec.json import decode
 from pydantic import BaseModel, ValidationError
 
-from mcpd import __version__
 from mcpd.compat.errors import McpError, WireError
 from mcpd.compat.lowlevel.context import RequestContext, current_exchange, lifespan, request_ctx, request_of
 from mcpd.compat.lowlevel.session import ServerSession
@@ -100,7 +99,7 @@ def mcpd_server(app: Any) -> McpdServer:
 
     server = CompatServer(
         options.server_name,
-        version=options.server_version or __version__,
+        version=options.server_version,
         instructions=options.instructions,
         title=app.title,
         description=app.description,

@@ -51,6 +51,15 @@ current_exchange: ContextVar[Exchange] = ContextVar("current_exchange")
 """The current request as the rest of mcpd sees it."""
 
 
+def _log_method(level: str) -> Callable[..., Awaitable[None]]:
+    async def log(
+        self: SharedContext, message: Any, logger_name: str | None = None, extra: Any = None, **_: Any
+    ) -> None:
+        await self._log(level, message, logger_name, extra)
+
+    return log
+
+
 class SharedContext(ABC):
     """The methods that the `Context` classes of all libraries share."""
 
@@ -88,17 +97,10 @@ class SharedContext(ABC):
     async def _log(self, level: Any, message: Any, logger_name: str | None, extra: Any) -> None:
         """Send a log message to the client."""
 
-    async def debug(self, message: Any, logger_name: str | None = None, extra: Any = None, **_: Any) -> None:
-        await self._log("debug", message, logger_name, extra)
-
-    async def info(self, message: Any, logger_name: str | None = None, extra: Any = None, **_: Any) -> None:
-        await self._log("info", message, logger_name, extra)
-
-    async def warning(self, message: Any, logger_name: str | None = None, extra: Any = None, **_: Any) -> None:
-        await self._log("warning", message, logger_name, extra)
-
-    async def error(self, message: Any, logger_name: str | None = None, extra: Any = None, **_: Any) -> None:
-        await self._log("error", message, logger_name, extra)
+    debug = _log_method("debug")
+    info = _log_method("info")
+    warning = _log_method("warning")
+    error = _log_method("error")
 
     async def send_tool_list_changed(self) -> None:
         await self.session.send_tool_list_changed()

@@ -13,9 +13,11 @@ from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, get_type_hints
 
 from anyio import CancelScope
 
+from mcpd import __version__
 from mcpd.compat.errors import UrlElicitationRequiredError
 from mcpd.compat.install import current_program, is_taken_over
 from mcpd.compat.lowlevel.context import Handler, RequestContext, lifespan, request_ctx
+from mcpd.compat.lowlevel.handlers import add_handler, add_handlers
 from mcpd.compat.lowlevel.wire import schema_problem
 from mcpd.compat.missing import refuse
 from mcpd.compat.types import features
@@ -115,10 +117,7 @@ class Server(Generic[LifespanResultT, RequestT]):
         self.initialization_options: InitializationOptions | None = None
         """The options that the program passed to `run`."""
         self._served: McpdServer | None = None
-        if handlers:
-            from mcpd.compat.lowlevel.handlers import add_handlers
-
-            add_handlers(self, handlers)
+        add_handlers(self, handlers)
 
     def __class_getitem__(cls, parameters: Any) -> Any:
         # Version 2 has one parameter, version 1 two.
@@ -129,14 +128,7 @@ class Server(Generic[LifespanResultT, RequestT]):
 
     def list_tools(self) -> Decorator:
         """Register a function that returns the tools. With a parameter for the request, it returns one page."""
-
-        def remember(listed: Any) -> None:
-            is_page = isinstance(listed, features.ListToolsResult)
-            if not is_page:
-                self._tool_cache.clear()
-            self._tool_cache.update({tool.name: tool for tool in (listed.tools if is_page else listed)})
-
-        return self._lists(features.ListToolsRequest, features.ListToolsResult, "tools", remember)
+        return self._lists(features.ListToolsRequest, features.ListToolsResult, "tools")
 
     def list_prompts(self) -> Decorator:
         return self._lists(features.ListPromptsRequest, features.ListPromptsResult, "prompts")
@@ -148,26 +140,17 @@ class Server(Generic[LifespanResultT, RequestT]):
         request, result = features.ListResourceTemplatesRequest, features.ListResourceTemplatesResult
         return self._lists(request, result, "resourceTemplates")
 
-    def _lists(
-        self,
-        request: type[BaseRequest],
-        result: type[PaginatedResult],
-        member: str,
-        remember: Callable[[Any], None] = lambda _: None,
-    ) -> Decorator:
-        def register(function: F) -> F:
-            takes_request = _takes(function, request)
+    def _lists(self, request: type[BaseRequest], result: type[PaginatedResult], member: str) -> Decorator:
+        async def answer(function: Any, message: Any) -> Any:
+            listed = await (function(message) if _takes(function, request) else function())
+            page: Any = listed if isinstance(listed, result) else result(**{member: listed})
+            if member == "tools":
+                if page is not listed:
+                    self._tool_cache.clear()
+                self._tool_cache.update({tool.name: tool for tool in page.tools})
+            return page
 
-            async def handle(message: Any) -> features.ServerResult:
-                listed = await (function(message) if takes_request else function())
-                remember(listed)
-                page: Any = listed if isinstance(listed, result) else result(**{member: listed})
-                return features.ServerResult(page)
-
-            self.request_handlers[request] = handle
-            return function
-
-        return register
+        return self._handles(request, answer)
 
     # -- other requests ----------------------------------------------------------------------
 
@@ -283,8 +266,6 @@ class Server(Generic[LifespanResultT, RequestT]):
 
     def add_request_handler(self, method: str, params_type: Any, handler: Callable[..., Awaitable[Any]]) -> None:
         """Serve a method with a function of a context and params, like version 2. Raises NotHere."""
-        from mcpd.compat.lowlevel.handlers import add_handler
-
         add_handler(self, method, handler)
 
     # -- the handshake -----------------------------------------------------------------------
@@ -294,7 +275,7 @@ class Server(Generic[LifespanResultT, RequestT]):
         """`create_initialization_options()` without the capabilities, and without validation."""
         return InitializationOptions.model_construct(
             server_name=self.name,
-            server_version=self.version or "",
+            server_version=self.version or __version__,
             instructions=self.instructions,
             website_url=self.website_url,
             icons=self.icons,
@@ -306,10 +287,7 @@ class Server(Generic[LifespanResultT, RequestT]):
         experimental_capabilities: dict[str, dict[str, Any]] | None = None,
     ) -> InitializationOptions:
         """Return what the server sends in the handshake."""
-        from mcpd import __version__
-
         options = self.identity
-        options.server_version = self.version or __version__
         options.capabilities = self.get_capabilities(
             notification_options or NotificationOptions(), experimental_capabilities or {}
         )
@@ -320,15 +298,16 @@ class Server(Generic[LifespanResultT, RequestT]):
     ) -> features.ServerCapabilities:
         """Return the capabilities for which there are handlers."""
         has, options = self.request_handlers, notification_options
+        changes = features.ListChangedCapability
         capabilities = features.ServerCapabilities(experimental=experimental_capabilities)
         if features.ListPromptsRequest in has:
-            capabilities.prompts = features.ListChangedCapability(listChanged=options.prompts_changed)
+            capabilities.prompts = changes(listChanged=options.prompts_changed)
         if features.ListResourcesRequest in has:
             capabilities.resources = features.ResourcesCapability(
                 subscribe=features.SubscribeRequest in has, listChanged=options.resources_changed
             )
         if features.ListToolsRequest in has:
-            capabilities.tools = features.ListChangedCapability(listChanged=options.tools_changed)
+            capabilities.tools = changes(listChanged=options.tools_changed)
         if features.SetLevelRequest in has:
             capabilities.logging = features.EmptyCapability()
         if features.CompleteRequest in has:
@@ -418,7 +397,7 @@ class StandIn:
 
 
 @asynccontextmanager
-async def stdio_server(stdin: object = None, stdout: object = None) -> AsyncIterator[tuple[StandIn, StandIn]]:
+async def stdio_server(stdin: Any = None, stdout: Any = None) -> AsyncIterator[tuple[StandIn, StandIn]]:
     """Yield the two streams that `Server.run` takes.
 
     Programs wrap stdin and stdout in files of their own, which mcpd does not need. Raises NotImplementedError for
@@ -433,14 +412,11 @@ async def stdio_server(stdin: object = None, stdout: object = None) -> AsyncIter
 def _is_of_process(stream: Any) -> bool:
     # anyio may have wrapped the file. A stream without a file descriptor reads stdin in its own way.
     fileno = getattr(getattr(stream, "wrapped", stream), "fileno", None)
-    if fileno is None:
-        return True
     try:
-        found = os.fstat(fileno())
+        status = None if fileno is None else os.fstat(fileno())
     except OSError:  # a file in memory
         return False
-
-    return any(os.path.samestat(found, os.fstat(descriptor)) for descriptor in (0, 1, 2))
+    return status is None or any(os.path.samestat(status, os.fstat(descriptor)) for descriptor in (0, 1, 2))
 
 
 def create_mcp_http_client(headers: dict[str, str] | None = None, timeout: Any = None, auth: Any = None) -> Any:
@@ -464,18 +440,14 @@ async def _ping(message: Any) -> features.ServerResult:
 
 def _takes(function: Callable[..., Any], request: type[BaseRequest]) -> bool:
     """Return whether a list function takes the request: by its annotation, or without one by a missing default."""
+    first = None
     try:
-        parameters = list(inspect.signature(function).parameters.values())
-    except (TypeError, ValueError):
-        return False
-    if not parameters:
-        return False
-
-    first = parameters[0]
-    try:
-        hint = get_type_hints(function).get(first.name)
+        first = next(iter(inspect.signature(function).parameters.values()), None)
+        hint = None if first is None else get_type_hints(function).get(first.name)
     except Exception:  # a name that cannot be found
         hint = None
+    if first is None:
+        return False
     return hint is request or (hint is None and first.default is first.empty and first.kind is not first.VAR_KEYWORD)
 
 
@@ -483,15 +455,14 @@ def _tool_result(returned: Any, tool: features.Tool | None) -> features.CallTool
     if isinstance(returned, features.CallToolResult):
         return returned
 
-    structured: dict[str, Any] | None
+    blocks, structured = returned, None
     if isinstance(returned, tuple) and len(returned) == 2:
         blocks, structured = returned
     elif isinstance(returned, dict):
         blocks, structured = [TextContent(text=json.dumps(returned, indent=2))], returned
-    elif isinstance(returned, Iterable):
-        blocks, structured = returned, None
-    else:
+    elif not isinstance(returned, Iterable):
         return failed_result(f"Unexpected return type from tool: {type(returned).__name__}")
+
     if tool is not None and tool.outputSchema is not None:
         if structured is None:
             return failed_result("Output validation error: outputSchema defined but no structured output returned")
