@@ -45,7 +45,7 @@ def explain(error: BaseException, name: str, function: str) -> str:
     if isinstance(error, SystemExit):
         when = f"in {function}()" if function else "while it was imported"
         return f"{name} exited {when} (exit code {error.code or 0})"
-    if type(error).__module__ == "mcpd.compat.missing":
+    if type(error).__module__ == "mcpd.compat.install":
         own = "; if it is a server of mcpd that uses that library, add --no-compat"
         return f"{failed}{_place_of(name, error)}: {error}{own if isinstance(error, ImportError) else ''}"
     if isinstance(error, ImportError):

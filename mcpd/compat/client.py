@@ -12,7 +12,7 @@ from pydantic import BaseModel
 
 from mcpd.client.client import Client as McpdClient
 from mcpd.compat.errors import McpError, ToolError
-from mcpd.compat.missing import refuse
+from mcpd.compat.install import refuse
 from mcpd.compat.types import features
 from mcpd.compat.types.base import TextContent
 from mcpd.errors import RemoteError

@@ -139,7 +139,7 @@ def _form(response_type: Any) -> tuple[dict[str, Any], Any]:
 
 def _schema(hint: Any) -> dict[str, Any]:
     """Return a schema whose enumerations are inlined, since forms have no references."""
-    from mcpd.compat.fastmcp.results import dereferenced, pruned
+    from mcpd.compat.fastmcp.functions import dereferenced, pruned
 
     schema = TypeAdapter(hint).json_schema()
     # `pruned` removes all titles, but users see the titles in a form as labels.

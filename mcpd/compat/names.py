@@ -74,12 +74,12 @@ def _package(package: str, names: Names, *modules: str) -> dict[str, Names]:
 _ELICITED = ("AcceptedElicitation", "CancelledElicitation", "DeclinedElicitation")
 _ELICITATION = Names.of("elicitation")
 _MEDIA = Names.of("contents", "Audio", "Image")
-_LOGGING = Names.of("settings", "configure_logging", "get_logger")
+_LOGGING = Names.of("serving", "configure_logging", "get_logger")
 _ERRORS = Names.of("errors") | Names({"MCPError": "errors:McpError", "MCPServerError": "errors:FastMCPError"})
 _TYPES = Names.of("types.base") | Names.of("types.features") | Names.of("types.client_requests")
 _LOWLEVEL = Names.of("lowlevel.server", "NotificationOptions", "Server")
-_SECURITY = Names.of("lowlevel.handlers", "RequestStateSecurity")
-_CACHE_HINT = Names.of("lowlevel.handlers", "CacheHint")
+_SECURITY = Names.of("lowlevel.context", "RequestStateSecurity")
+_CACHE_HINT = Names.of("lowlevel.context", "CacheHint")
 _OPTIONS = Names.of("lowlevel.server", "InitializationOptions")
 _STDIO = Names.of("lowlevel.server", "stdio_server")
 
@@ -97,7 +97,7 @@ _SDK = {
     "mcp.server": _LOWLEVEL
     | _OPTIONS
     | _CACHE_HINT
-    | Names.of("lowlevel.handlers", "ServerRequestContext")
+    | Names.of("lowlevel.context", "ServerRequestContext")
     | Names({"FastMCP": "sdk.server", "MCPServer": "sdk.mcpserver"}),
     "mcp.server.lowlevel": _LOWLEVEL,
     "mcp.server.lowlevel.server": Names.of("lowlevel.server") | Names.of("lowlevel.context", "lifespan", "request_ctx"),
@@ -106,9 +106,9 @@ _SDK = {
     "mcp.server.stdio": _STDIO,
     "mcp.server.session": Names.of("lowlevel.session"),
     "mcp.server.streamable_http": Names.of("lowlevel.server", "EventStore"),
-    "mcp.server.transport_security": Names.of("settings", "TransportSecuritySettings"),
+    "mcp.server.transport_security": Names.of("serving", "TransportSecuritySettings"),
     "mcp.server.caching": _CACHE_HINT,
-    "mcp.server.context": Names.of("lowlevel.handlers") | Names.of("lowlevel.context", "LifespanContextT", "RequestT"),
+    "mcp.server.context": Names.of("lowlevel.context"),
     "mcp.server.request_state": _SECURITY,
     "mcp.server.elicitation": _ELICITATION,
     "mcp.server.auth.middleware.auth_context": Names.of("auth", "get_access_token"),
@@ -126,11 +126,14 @@ _V1 = "mcp.server.fastmcp"
 _V1_SERVER = Names.of("sdk.server", "Context", "FastMCP")
 _TOOLS = Names.of("sdk.components", "Tool", "ToolManager")
 _PROMPT_NAMES = ("AssistantMessage", "Message", "PromptArgument", "PromptManager", "UserMessage")
-_RESOURCES = Names.of("sdk.resources")
+_RESOURCES = Names.of(
+    "sdk.components", "BinaryResource", "DirectoryResource", "FileResource", "FunctionResource", "HttpResource",
+    "Resource", "ResourceManager", "ResourceTemplate", "TextResource",
+)  # fmt: skip
 
 _SDK_V1 = {
     _V1: _V1_SERVER | _MEDIA | Names.of("types.base", "Icon"),
-    f"{_V1}.server": _V1_SERVER | Names({"Settings": "settings:SdkSettings"}),
+    f"{_V1}.server": _V1_SERVER | Names({"Settings": "serving:SdkSettings"}),
     f"{_V1}.exceptions": _ERRORS,
     **_package(f"{_V1}.tools", _TOOLS, "base", "tool_manager"),
     **_package(f"{_V1}.resources", _RESOURCES, "base", "types", "templates", "resource_manager"),
@@ -182,26 +185,27 @@ _DEPENDENCIES = _TOKEN | Names.of(
     "get_http_headers", "get_http_request", "get_server",
 )  # fmt: skip
 _FASTMCP_PROMPTS = (
-    Names.of("fastmcp.prompts", "FunctionPrompt", "Message", "Prompt", "PromptResult", "prompt")
+    Names.of("fastmcp.components", "FunctionPrompt", "Message", "Prompt", "PromptResult", "prompt")
     | Names.of("types.features", "PromptMessage")
     | Names.of("sdk.components", "PromptArgument")
 )
 _MIDDLEWARE = Names.of("fastmcp.middleware")
-_TRANSFORMS = Names({"Visibility": "fastmcp.components:VisibilityTransform"})
+_TRANSFORMS = Names({"Visibility": "fastmcp.base:VisibilityTransform"})
 
 _FASTMCP = {
     "fastmcp": _SERVER
     | _CONTEXT
     | Names.of("client", "Client")
     | Names.of("errors", "FastMCPDeprecationWarning")
-    | Names({"Image": "contents:FastMCPImage", "settings": "settings", "__version__": "settings:FASTMCP_VERSION"}),
+    | Names({"Image": "contents:FastMCPImage", "settings": "serving", "__version__": "serving:FASTMCP_VERSION"}),
     **_package("fastmcp.client", Names.of("client", "CallToolResult", "Client"), "client"),
-    "fastmcp.settings": Names({"Settings": "settings:FastMCPSettings", "settings": "settings"}),
+    "fastmcp.settings": Names({"Settings": "serving:FastMCPSettings", "settings": "serving"}),
     "fastmcp.exceptions": _ERRORS,
     "fastmcp.dependencies": _DEPENDENCIES,
     **_package(
         "fastmcp.tools",
-        Names.of("fastmcp.tools") | Names.of("fastmcp.results", "ToolResult"),
+        Names.of("fastmcp.components", "FunctionTool", "NotSet", "Tool", "tool")
+        | Names.of("fastmcp.functions", "ToolResult"),
         *("base", "tool", "function_tool"),
     ),
     **_package(
@@ -214,7 +218,7 @@ _FASTMCP = {
     "fastmcp.server.context": _CONTEXT | Names.of("elicitation", *_ELICITED),
     "fastmcp.server.dependencies": _DEPENDENCIES,
     "fastmcp.server.elicitation": _ELICITATION,
-    "fastmcp.server.lifespan": Names.of("fastmcp.components", "ContextManagerLifespan", "Lifespan", "lifespan"),
+    "fastmcp.server.lifespan": Names.of("fastmcp.base", "ContextManagerLifespan", "Lifespan", "lifespan"),
     **_package(
         "fastmcp.server.middleware",
         _MIDDLEWARE,

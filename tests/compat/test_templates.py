@@ -14,7 +14,7 @@ def three(a: str, b: str, c: str) -> str:
 def template_of(library: str, text: str) -> Any:
     pytest.importorskip("pydantic")
     from mcpd.compat.fastmcp.resources import ResourceTemplate
-    from mcpd.compat.sdk.resources import ResourceTemplate as FirstTemplate
+    from mcpd.compat.sdk.components import ResourceTemplate as FirstTemplate
 
     kind: Any = ResourceTemplate if library == "fastmcp" else FirstTemplate
     return kind.from_function(three, text, name="three")

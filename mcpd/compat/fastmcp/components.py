@@ -1,400 +1,371 @@
-"""The shared parts of tools, resources, templates and prompts: versions, visibility, mounts, and marked functions.
-
-Beside them are lifespans, which servers combine and mount in the same way.
-"""
+"""`fastmcp.tools` and `fastmcp.prompts`: an author's functions as tools and prompts."""
 
 from __future__ import annotations
 
-import functools
-import inspect
+import asyncio
+import json
 import logging
-import re
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
-from types import MethodType
-from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self, TypeVar
+from collections.abc import Callable
+from typing import Any, ClassVar, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PrivateAttr, model_validator
+import pydantic_core
+from pydantic import BaseModel, Field, TypeAdapter, ValidationError as PydanticValidationError
+from pydantic.json_schema import GenerateJsonSchema
 
-from mcpd.compat.missing import warn_of_unused
-from mcpd.compat.types.base import Icon
+from mcpd.compat.errors import FastMCPError, McpError, PromptError, ToolError, ValidationError
+from mcpd.compat.fastmcp.base import Component, check_items, given, mark, options_of, public_meta, unmarked
+from mcpd.compat.fastmcp.functions import (
+    Function,
+    ToolResult,
+    dereferenced,
+    described,
+    dropped_lines,
+    is_object,
+    output_schema,
+    pruned,
+    tool_result,
+)
+from mcpd.compat.install import refuse
+from mcpd.compat.sdk.components import PromptArgument
+from mcpd.compat.types import features
+from mcpd.compat.types.base import ContentBlock, TextContent
 from mcpd.protocol.printable import printable
 
 log = logging.getLogger("mcpd")
 
-M = TypeVar("M", bound=BaseModel)
+
+class _NotSet:
+    def __repr__(self) -> str:
+        return "NotSet"
 
 
-def version_text(value: Any) -> str | None:
-    """Return a version as text. Raises TypeError, ValueError for an invalid one."""
-    if value is None or isinstance(value, str):
-        if value and "@" in value:
-            raise ValueError(f"Version string cannot contain '@' (used as key delimiter): {value!r}")
-        return value
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise TypeError(f"Version must be a string, int, or float, got {type(value).__name__}: {value!r}")
-    return str(value)
+NotSet: Any = _NotSet()
+"""The default of `output_schema`: the schema of the return annotation."""
 
 
-def _tags(value: Any) -> Any:
-    return set() if value is None else set(value)
+class Tool(Component):
+    """A tool. Subclasses implement `run`."""
 
+    KEY_PREFIX: ClassVar[str] = "tool"
 
-class Component(BaseModel):
-    """A tool, resource, template or prompt."""
+    parameters: dict[str, Any]
+    output_schema: dict[str, Any] | None = None
+    annotations: features.ToolAnnotations | None = None
+    execution: Any = None
+    timeout: float | None = None
+    return_type: Any = Field(default=None, exclude=True)
+    serializer: Any = Field(default=None, exclude=True)
 
-    model_config = ConfigDict(arbitrary_types_allowed=True, extra="ignore", defer_build=True)
-
-    KEY_PREFIX: ClassVar[str] = ""
-
-    name: str
-    version: Annotated[str | None, BeforeValidator(version_text)] = None
-    title: str | None = None
-    description: str | None = None
-    icons: list[Icon] | None = None
-    tags: Annotated[set[str], BeforeValidator(_tags)] = Field(default_factory=set)
-    meta: dict[str, Any] | None = None
-    auth: Any = Field(default=None, exclude=True)
-    enabled: bool = True
-
-    _function: Any = PrivateAttr(default=None)
-
-    @model_validator(mode="before")
     @classmethod
-    def _warn_of_unused(cls, members: Any) -> Any:
-        for name in members if isinstance(members, dict) else ():
-            if name not in cls.model_fields:
-                warn_of_unused(f"{cls.__name__}({name}=…)", members[name], default=False)
-        return members
+    def from_function(
+        cls,
+        fn: Any,
+        *,
+        name: str | None = None,
+        annotations: Any = None,
+        output_schema: Any = NotSet,
+        exclude_args: list[str] | None = None,
+        task: Any = None,
+        **options: Any,
+    ) -> FunctionTool:
+        """Return a function as a tool, with the options of `@mcp.tool`. Raises ValueError."""
+        marked = options_of(fn, "tool")
+        if marked is not None:
+            own = given({"name": name, "annotations": annotations, "exclude_args": exclude_args, **options})
+            return cls.from_function(unmarked(fn), **{"output_schema": output_schema, **marked, **own})
 
-    @property
-    def identity(self) -> str:
-        """The name or URI that distinguishes it from others of its kind."""
-        return self.name
+        function = Function(fn, "tools", name=name)
+        if task not in (None, False) and getattr(task, "mode", None) == "required":
+            refuse("a tool with task=required", "fastmcp")
+        if isinstance(annotations, dict):
+            annotations = features.ToolAnnotations(**annotations)
+        for hidden in exclude_args or ():
+            _hide(function, hidden)
 
-    @property
-    def key(self) -> str:
-        """Its identity with its kind and version."""
-        return f"{self.KEY_PREFIX}:{self.identity}@{self.version or ''}"
-
-    def get_meta(self) -> dict[str, Any]:
-        """Return its `_meta` with tags and version."""
-        meta = self.meta or {}
-        own = {**_public(meta.get("fastmcp")), "tags": sorted(self.tags), **given({"version": self.version})}
-        return {**meta, "fastmcp": own}
-
-    def _listed(self, model: type[M], changed: Mapping[str, Any], **members: Any) -> M:
-        """Return what clients see of it, with some members changed."""
-        shared = {name: getattr(self, name) for name in ("name", "title", "description", "icons")}
-        return model(**{**shared, **members, "_meta": self.get_meta(), **changed})
-
-    def enable(self) -> None:
-        self.enabled = True
-
-    def disable(self) -> None:
-        self.enabled = False
-
-    def copy(self, **_: Any) -> Self:
-        return self.model_copy()
-
-
-def given(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the options that are not None."""
-    return {name: value for name, value in options.items() if value is not None}
-
-
-def _public(meta: Any) -> dict[str, Any]:
-    """Return the library's own part of a `_meta` without private members."""
-    return {name: value for name, value in (meta or {}).items() if not name.startswith("_")}
-
-
-def public_meta(meta: dict[str, Any] | None) -> dict[str, Any] | None:
-    """Return a `_meta` for results: without the private members of the library."""
-    members = {**(meta or {})}
-    own = _public(members.pop("fastmcp", None))
-    return (members | {"fastmcp": own} if own else members) or None
-
-
-def check_items(member: str, items: Any, kind: type, others: str) -> None:
-    """Raise TypeError unless this is a list of items of a kind. `others` says what else the member may be."""
-    if not isinstance(items, list):
-        raise TypeError(f"{member} must be {others} list[{kind.__name__}], got {type(items).__name__}")
-
-    for index, item in enumerate(items):
-        if not isinstance(item, kind):
-            raise TypeError(
-                f"{member}[{index}] must be {kind.__name__}, got {type(item).__name__}. "
-                f"Use {kind.__name__}({item!r}) to wrap the value."
+        description, parameters = _input_schema(function)
+        schema = _output_schema(function) if output_schema is NotSet else output_schema
+        if isinstance(schema, dict) and not is_object(schema):
+            raise ValueError(
+                f"Output schemas must represent object types due to MCP spec limitations. Received: {schema!r}"
             )
 
+        made = FunctionTool(
+            fn=function.fn,
+            name=function.component_name,
+            parameters=parameters,
+            output_schema=schema or None,
+            annotations=annotations,
+            return_type=function.returns,
+            **{"description": description, **given(options)},
+        )
+        made._function = function
+        return made
 
-def newest(components: list[Any]) -> list[Any]:
-    """Return the newest version of each component. Its `_meta` lists the other versions."""
-    groups: dict[str, list[Any]] = {}
-    for component in components:
-        groups.setdefault(component.identity, []).append(component)
-    return [_newest(group) for group in groups.values()]
+    @classmethod
+    def from_tool(cls, tool: Any, **options: Any) -> Tool:
+        """Return a copy of a tool with some members changed. Raises NotHere for changed arguments."""
+        if options.get("transform_args") or options.get("transform_fn"):
+            refuse("Tool.from_tool(transform_args, transform_fn)", "fastmcp")
 
+        made = tool if isinstance(tool, Tool) else cls.from_function(tool)
+        return made.model_copy(update={key: value for key, value in given(options).items() if value is not NotSet})
 
-def _newest(group: list[Any]) -> Any:
-    best = max(group, key=lambda component: _order(component.version))
-    versions = [component.version for component in group if component.version is not None]
-    if not versions:
-        return best
+    async def run(self, arguments: dict[str, Any]) -> ToolResult:
+        raise NotImplementedError("Subclasses must implement run()")
 
-    meta = best.meta or {}
-    own = {**(meta.get("fastmcp") or {}), "versions": sorted(versions, key=_order, reverse=True)}
-    return best.model_copy(update={"meta": {**meta, "fastmcp": own}})
+    def convert_result(self, raw_value: Any) -> ToolResult:
+        """Return the value of a function as a result. Raises ToolError if it does not match the output schema."""
+        schema = self.output_schema
+        if self.serializer is not None and not isinstance(raw_value, (str, ToolResult)) and schema is None:
+            return ToolResult(self.serializer(raw_value))
+        try:
+            return tool_result(raw_value, schema, self.return_type)
+        except ValueError as error:
+            raise ToolError(
+                f"Could not serialize the return value of tool {self.name!r} for its output schema: {error}. If this "
+                "is unexpected, set the tool's output_schema to None to disable automatic serialization."
+            ) from error
 
-
-def _order(version: str | None) -> Any:
-    """Return the sort key of a version. Numbers compare as numbers, and no version comes before all others."""
-    if version is None:
-        return (0, ())
-    parts = version.lstrip("v").replace("-", ".").split(".")
-    return (1, tuple((1, int(part), "") if part.isdigit() else (0, 0, part) for part in parts))
-
-
-# -- storage and visibility ------------------------------------------------------------------
-
-OnDuplicate = Literal["warn", "error", "replace", "ignore"]
-
-
-class Store:
-    """A server's own components of one kind, by identity and version."""
-
-    def __init__(self, on_duplicate: OnDuplicate) -> None:
-        self.on_duplicate = on_duplicate
-        self._by_key: dict[tuple[str, str | None], Any] = {}
-
-    def add(self, component: Any) -> Any:
-        """Add a component. Returns the one that has its key. Raises ValueError if duplicates are errors."""
-        key = component.identity, component.version
-        if key in self._by_key:
-            if self.on_duplicate == "error":
-                raise ValueError(f"Component already exists: {component.key}")
-            if self.on_duplicate == "warn":
-                log.warning("Component already exists: %s", printable(component.key))
-            elif self.on_duplicate == "ignore":
-                return self._by_key[key]
-
-        self._by_key[key] = component
-        return component
-
-    def remove(self, identity: str, version: str | None = None) -> bool:
-        """Remove a version of a component, or all versions. Returns False for an unknown one."""
-        keys = [key for key in self._by_key if key[0] == identity and version in (None, key[1])]
-        for key in keys:
-            del self._by_key[key]
-        return bool(keys)
-
-    def all(self) -> list[Any]:
-        return list(self._by_key.values())
-
-
-class Rule(NamedTuple):
-    """Enables or disables the components that match it. None matches every component."""
-
-    enables: bool
-    names: frozenset[str] | None = None
-    keys: frozenset[str] | None = None
-    tags: frozenset[str] | None = None
-    kinds: frozenset[str] | None = None
-    version: Any = None
-
-    def matches(self, component: Component) -> bool:
-        keys = {component.key, component.key.rpartition("@")[0]}
-        return (
-            (self.names is None or not self.names.isdisjoint((component.name, component.identity)))
-            and (self.keys is None or not self.keys.isdisjoint(keys))
-            and (self.tags is None or not self.tags.isdisjoint(component.tags))
-            and (self.kinds is None or component.KEY_PREFIX in self.kinds)
-            and (self.version is None or str(getattr(self.version, "eq", self.version)) == component.version)
+    def to_mcp_tool(self, **changed: Any) -> features.Tool:
+        name = changed.get("name", self.name)
+        title = self.title or (self.annotations.title if self.annotations else None)
+        schemas = {"inputSchema": self.parameters, "outputSchema": self.output_schema}
+        return self._listed(
+            features.Tool,
+            changed,
+            title=title or name.replace("_", " ").replace("-", " ").title(),
+            annotations=self.annotations,
+            execution=self.execution,
+            **{key: schema and dereferenced(schema) for key, schema in schemas.items()},
         )
 
 
-class Visibility:
-    """Rules that enable and disable components. The last rule that matches a component decides."""
+class FunctionTool(Tool):
+    """A function as a tool."""
 
-    def __init__(self) -> None:
-        self._rules: list[Rule] = []
+    fn: Callable[..., Any] = Field(exclude=True)
+    run_in_thread: bool = True
 
-    def add(self, enables: bool, *, only: bool = False, **filters: Any) -> None:
-        """Add a rule. With `only`, it disables all other components."""
-        if only:
-            self._rules.append(Rule(False))
-        names, keys, tags, kinds = (_set(filters.get(name)) for name in ("names", "keys", "tags", "components"))
-        self._rules.append(Rule(enables, names, keys, tags, kinds, filters.get("version")))
+    async def run(self, arguments: dict[str, Any]) -> ToolResult:
+        """Call the function. Raises ValidationError for invalid arguments, and McpError after its `timeout`."""
+        try:
+            values = self._function.validated(arguments)
+        except PydanticValidationError as error:
+            raise ValidationError(str(error), log_level=logging.WARNING) from error
 
-    def __bool__(self) -> bool:
-        return bool(self._rules)
-
-    def clear(self) -> None:
-        self._rules.clear()
-
-    def enabled(self, components: Iterable[Any], overrides: Visibility | None = None) -> list[Any]:
-        """Return the components that are enabled. The rules of `overrides` come first."""
-        rules = [*self._rules, *(overrides._rules if overrides else ())]
-        return [component for component in components if _is_enabled(component, rules)]
+        limit = asyncio.timeout(self.timeout)
+        try:
+            async with limit:
+                return self.convert_result(await self._function.call(values, in_thread=self.run_in_thread))
+        except TimeoutError:
+            if not limit.expired():
+                raise
+            raise McpError(-32000, f"Tool '{self.name}' execution timed out after {self.timeout}s") from None
 
 
-def _is_enabled(component: Any, rules: list[Rule]) -> bool:
-    enabled: bool = component.enabled
-    return next((rule.enables for rule in reversed(rules) if rule.matches(component)), enabled)
+def _hide(function: Function, name: str) -> None:
+    parameter = function.signature.parameters.get(name)
+    if parameter is None:
+        raise ValueError(f"Parameter '{name}' in exclude_args does not exist in function.")
+    if parameter.default is parameter.empty:
+        raise ValueError(f"Parameter '{name}' in exclude_args must have a default value.")
+    function.arguments.pop(name, None)
 
 
-class VisibilityTransform:
-    """A rule for `add_transform`, as in `Visibility(False, tags={"admin"})`."""
+def _input_schema(function: Function) -> tuple[str | None, dict[str, Any]]:
+    """Return the description, and the schema of the arguments, which the docstring may describe."""
+    description, texts = described(function.doc)
+    for line in dropped_lines(function.doc):
+        text = 'function %s: the line %r of its docstring reaches no client, since it is not "name: text"'
+        log.warning(text, printable(function.name), printable(line))
 
-    def __init__(self, enabled: bool, *, match_all: bool = False, **filters: Any) -> None:
-        self.enabled = enabled
-        # Without any filter it matches nothing.
-        self.filters = filters if match_all or any(value is not None for value in filters.values()) else {"names": ()}
-
-
-def _set(values: Iterable[str] | None) -> frozenset[str] | None:
-    return None if values is None else frozenset(values)
-
-
-# -- marked functions ------------------------------------------------------------------------
-
-
-class Marked(NamedTuple):
-    """What `@tool`, `@resource` and `@prompt` keep at a function until it is added to a server."""
-
-    kind: str
-    options: dict[str, Any]
-
-
-def options_of(function: Any, kind: str) -> dict[str, Any] | None:
-    """Return the options in the mark of a function, None if it is not marked as this kind."""
-    marked = getattr(function, "__fastmcp__", None)
-    return marked.options if isinstance(marked, Marked) and marked.kind == kind else None
+    # Titles that pydantic derives from names are removed, and titles that the author wrote are restored.
+    raw = function.adapter.json_schema()
+    titles = {
+        name: member.get("title") for name, member in raw.get("properties", {}).items() if isinstance(member, dict)
+    }
+    schema = pruned(raw)
+    default_title = GenerateJsonSchema().get_title_from_name
+    for name, member in schema.get("properties", {}).items():
+        if isinstance(titles.get(name), str) and titles[name] != default_title(name):
+            member["title"] = titles[name]
+        if name in texts and "description" not in member:
+            member["description"] = texts[name]
+    return description, schema
 
 
-def unmarked(function: Any) -> Any:
-    """Return a marked function without its mark."""
-    if not isinstance(getattr(function, "__fastmcp__", None), Marked):
-        return function
-
-    bare = functools.partial(function)
-    functools.update_wrapper(bare, function)
-    for name in ("__fastmcp__", "__wrapped__"):
-        bare.__dict__.pop(name, None)
-    return bare
+def _output_schema(function: Function) -> dict[str, Any] | None:
+    returns = function.returns
+    return None if returns is function.signature.empty else output_schema(returns)
 
 
-def mark(kind: str, name_or_fn: Any, name: str | None, options: dict[str, Any]) -> Any:
-    """Mark a function, or return a decorator that does. Raises TypeError for other objects."""
-
-    def put(function: Any) -> Any:
-        target: Any = function.__func__ if isinstance(function, (staticmethod, MethodType)) else function
-        target.__fastmcp__ = Marked(kind, {"name": name, **options})
-        return function
-
-    function, name = decorated(kind, name_or_fn, name, inspect.isroutine)
-    return put if function is None else put(function)
+def tool(name_or_fn: Any = None, *, name: str | None = None, **options: Any) -> Any:
+    """Mark a function as a tool for `mcp.add_tool`: `@tool`, `@tool("name")` or `@tool(name=…)`."""
+    return mark("tool", name_or_fn, name, options)
 
 
-def decorated(kind: str, name_or_fn: Any, name: str | None, is_function: Callable[[Any], bool]) -> tuple[Any, Any]:
-    """Return the function and the name of `@tool`, `@tool("name")` or `@tool(name=…)`. Raises TypeError."""
-    if isinstance(name_or_fn, classmethod):
-        raise TypeError(f"To decorate a classmethod, use @classmethod above @{kind}.")
-    if isinstance(name_or_fn, str):
-        if name is not None:
-            raise TypeError("Cannot specify name both as first argument and keyword")
-        return None, name_or_fn
-    if name_or_fn is not None and not is_function(name_or_fn):
-        raise TypeError(f"Invalid first argument: {type(name_or_fn)}")
-    return name_or_fn, name
+PromptMessage = features.PromptMessage
 
 
-# -- mounted servers -------------------------------------------------------------------------
+class Message(BaseModel):
+    """A message. A string becomes a text block, and data become one with their JSON."""
 
-_URI = re.compile(r"^([^:]+://)(.*)$")
+    role: Literal["user", "assistant"]
+    content: Any
 
+    def __init__(self, content: Any, role: Literal["user", "assistant"] = "user") -> None:
+        if not isinstance(content, ContentBlock):
+            text = content if isinstance(content, str) else pydantic_core.to_json(content, fallback=str).decode()
+            content = TextContent(text=text)
+        super().__init__(role=role, content=content)
 
-class Mount:
-    """A mounted server. Its components appear under a namespace: `weather_forecast`, `data://weather/today`."""
-
-    def __init__(self, server: Any, namespace: str | None, tool_names: Mapping[str, str] | None = None) -> None:
-        self.server = server
-        self.namespace = namespace or ""
-        self._tool_names = {**(tool_names or {})}
-        self._own_tool_names = {new: old for old, new in self._tool_names.items()}
-
-    def tool_name(self, name: str) -> str:
-        return self._tool_names.get(name) or self.prompt_name(name)
-
-    def prompt_name(self, name: str) -> str:
-        return f"{self.namespace}_{name}" if self.namespace else name
-
-    def uri(self, uri: str) -> str:
-        scheme, mark, path = uri.partition("://")
-        return f"{scheme}{mark}{self.namespace}/{path}" if self.namespace and mark else uri
-
-    # And back, None if the name cannot belong to this server.
-
-    def own_tool_name(self, name: str) -> str | None:
-        return self._own_tool_names.get(name) or self.own_prompt_name(name)
-
-    def own_prompt_name(self, name: str) -> str | None:
-        prefix = self.prompt_name("")
-        return name.removeprefix(prefix) if name.startswith(prefix) else None
-
-    def own_uri(self, uri: str) -> str | None:
-        if not self.namespace:
-            return uri
-
-        scheme, mark, path = uri.partition("://")
-        prefix = f"{self.namespace}/"
-        return f"{scheme}{mark}{path.removeprefix(prefix)}" if path.startswith(prefix) else None
+    def to_mcp_prompt_message(self) -> PromptMessage:
+        return PromptMessage(role=self.role, content=self.content)
 
 
-# -- lifespans -------------------------------------------------------------------------------
+class PromptResult(BaseModel):
+    """The messages of a prompt, a description, and `_meta`."""
+
+    messages: list[Message]
+    description: str | None = None
+    meta: dict[str, Any] | None = None
+
+    def __init__(self, messages: Any, description: str | None = None, meta: dict[str, Any] | None = None) -> None:
+        if isinstance(messages, str):
+            messages = [Message(messages)]
+        check_items("messages", messages, Message, "str or")
+        super().__init__(messages=messages, description=description, meta=meta)
+
+    def to_mcp_prompt_result(self) -> features.GetPromptResult:
+        messages = [message.to_mcp_prompt_message() for message in self.messages]
+        return features.GetPromptResult(description=self.description, messages=messages, meta=self.meta)
 
 
-class Lifespan:
-    """A lifespan that yields a dict. `first | second` opens both, one after the other.
+class Prompt(Component):
+    """A prompt. Subclasses implement `render`."""
 
-    `fn` takes the server. It is an async generator function, or returns an async context manager.
-    """
+    KEY_PREFIX: ClassVar[str] = "prompt"
 
-    def __init__(self, fn: Callable[[Any], Any]) -> None:
-        self._open = asynccontextmanager(fn) if inspect.isasyncgenfunction(fn) else fn
+    arguments: list[PromptArgument] | None = None
 
-    @asynccontextmanager
-    async def __call__(self, server: Any) -> AsyncIterator[dict[str, Any]]:
-        async with self._open(server) as value:
-            yield {} if value is None else value
+    @classmethod
+    def from_function(cls, fn: Any, *, name: str | None = None, **options: Any) -> FunctionPrompt:
+        """Return a function as a prompt. Its parameters are the arguments. Raises ValueError."""
+        marked = options_of(fn, "prompt")
+        if marked is not None:
+            return cls.from_function(unmarked(fn), **{**marked, **given({"name": name, **options})})
 
-    def __or__(self, other: Lifespan) -> Lifespan:
-        @asynccontextmanager
-        async def both(server: Any) -> AsyncIterator[dict[str, Any]]:
-            async with self(server) as first, other(server) as second:
-                yield {**first, **second}
+        function = Function(fn, "prompts", name=name)
+        description, texts = described(function.doc)
+        schema = pruned(function.adapter.json_schema())
+        required = schema.get("required", ())
+        arguments = [
+            PromptArgument(
+                name=key,
+                description=_argument_description(function, key, member.get("description") or texts.get(key)),
+                required=key in required,
+            )
+            for key, member in schema.get("properties", {}).items()
+        ]
+        options = {"description": description, **given(options)}
+        made = FunctionPrompt(fn=function.fn, name=function.component_name, arguments=arguments, **options)
+        made._function = function
+        return made
 
-        return Lifespan(both)
+    async def render(self, arguments: dict[str, Any] | None = None) -> Any:
+        raise NotImplementedError("Subclasses must implement render()")
+
+    def convert_result(self, raw_value: Any) -> PromptResult:
+        if isinstance(raw_value, PromptResult):
+            return raw_value
+        if isinstance(raw_value, (str, Message, PromptMessage)):
+            raw_value = [raw_value]
+        if not isinstance(raw_value, (list, tuple)):
+            raise TypeError(f"Prompt must return str, list[Message], or PromptResult, got {type(raw_value).__name__}")
+
+        messages = [_message(at, item) for at, item in enumerate(raw_value)]
+        return PromptResult(messages, description=self.description, meta=public_meta(self.meta))
+
+    async def result(self, arguments: dict[str, Any] | None) -> PromptResult:
+        return self.convert_result(await self.render(arguments))
+
+    def to_mcp_prompt(self, **changed: Any) -> features.Prompt:
+        arguments = [features.PromptArgument(**argument.model_dump()) for argument in self.arguments or ()]
+        return self._listed(features.Prompt, changed, arguments=arguments)
 
 
-ContextManagerLifespan = Lifespan
+def _message(at: int, item: Any) -> Message:
+    if isinstance(item, Message):
+        return item
+    if isinstance(item, str):
+        return Message(item)
+    if isinstance(item, PromptMessage):
+        return Message(item.content, item.role)
+    raise TypeError(
+        f"messages[{at}] must be Message or str, got {type(item).__name__}. Use Message({item!r}) to wrap the value."
+    )
 
 
-def lifespan(fn: Callable[[Any], Any]) -> Lifespan:
-    return Lifespan(fn)
+class FunctionPrompt(Prompt):
+    """A function as a prompt."""
+
+    fn: Callable[..., Any] = Field(exclude=True)
+
+    async def render(self, arguments: dict[str, Any] | None = None) -> Any:
+        """Call the function. Raises ValidationError for missing arguments, and otherwise PromptError."""
+        sent = arguments or {}
+        missing = {argument.name for argument in self.arguments or () if argument.required} - sent.keys()
+        if missing:
+            raise ValidationError(f"Missing required arguments: {missing}", log_level=logging.WARNING)
+
+        try:
+            known = self._function.arguments
+            values = self._function.validated({key: self._parsed(key, sent[key]) for key in sent if key in known})
+            return self.convert_result(await self._function.call(values))
+        except FastMCPError:
+            raise
+        except Exception as error:
+            raise PromptError(f"Error rendering prompt {self.name!r}: {error}") from error
+
+    def _parsed(self, name: str, value: Any) -> Any:
+        """Return an argument, which clients send as text. Values of other types are JSON."""
+        hint, written = self._function.hints.get(name), self._function.arguments[name].annotation
+        if hint is None or hint is str or not isinstance(value, str):
+            return value
+
+        adapter: TypeAdapter[Any] = TypeAdapter(hint)
+        try:
+            try:
+                parsed = adapter.validate_python(value)
+            except ValueError:
+                return adapter.validate_json(value)
+            # What is more than a text is JSON if it can be: "[1]" for `list[int] | str`.
+            try:
+                return parsed if isinstance(parsed, str) else adapter.validate_json(value)
+            except ValueError:
+                return parsed
+        except (ValueError, TypeError) as error:
+            raise PromptError(
+                f"Could not convert argument '{name}' with value '{value}' to expected type {written}. Error: {error}"
+            ) from error
 
 
-def has_lifespan(server: Any) -> bool:
-    """Return whether a server or one that is mounted on it has a lifespan."""
-    return server.own_lifespan is not None or any(has_lifespan(mount.server) for mount in server.mounts)
+def _argument_description(function: Function, name: str, text: str | None) -> str | None:
+    """Return the description of an argument. For other types than text it includes the JSON schema."""
+    written = function.arguments[name].annotation
+    if written in (str, function.signature.empty):
+        return text
+
+    # The annotation as written: here the text in `Annotated[int, "text"]` is not part of the schema.
+    hint = function.hints.get(name, written) if isinstance(written, str) else written
+    try:
+        schema = json.dumps(TypeAdapter(hint).json_schema(), separators=(",", ":"))
+    except Exception:  # a type without a schema
+        return text
+    note = f"Provide a value matching the following JSON schema: {schema}. Encode non-string values as JSON."
+    return f"{text}\n\n{note}" if text else note
 
 
-@asynccontextmanager
-async def open_lifespans(server: Any) -> AsyncIterator[Any]:
-    """Open the lifespan of a server, and those of mounted servers. Yields the value of the first."""
-    async with AsyncExitStack() as stack:
-        own = server.own_lifespan
-        value = {} if own is None else await stack.enter_async_context(own(server))
-        for mount in server.mounts:
-            await stack.enter_async_context(open_lifespans(mount.server))
-        yield value
+def prompt(name_or_fn: Any = None, *, name: str | None = None, **options: Any) -> Any:
+    """Mark a function as a prompt for `mcp.add_prompt`."""
+    return mark("prompt", name_or_fn, name, options)

@@ -22,8 +22,8 @@ import pydantic_core
 
 from mcpd.compat.auth import caller_token
 from mcpd.compat.errors import McpError, NotFoundError, ValidationError
-from mcpd.compat.fastmcp.results import ToolResult
-from mcpd.compat.missing import refuse
+from mcpd.compat.fastmcp.functions import ToolResult
+from mcpd.compat.install import refuse
 from mcpd.compat.types.base import TextContent
 from mcpd.errors import as_told
 from mcpd.protocol.printable import printable

@@ -14,9 +14,8 @@ from pydantic import BaseModel, Field, PrivateAttr, model_validator
 
 from mcpd.compat.contents import AtAddress, HoldsBytes, HoldsFile, HoldsFolder, HoldsText, MimeType
 from mcpd.compat.errors import ResourceError
-from mcpd.compat.fastmcp.components import Component, check_items, given, mark, public_meta, unmarked
-from mcpd.compat.fastmcp.functions import Function
-from mcpd.compat.fastmcp.results import pruned
+from mcpd.compat.fastmcp.base import Component, check_items, given, mark, public_meta, unmarked
+from mcpd.compat.fastmcp.functions import Function, pruned
 from mcpd.compat.lowlevel.server import resource_contents
 from mcpd.compat.types import features
 from mcpd.compat.types.base import Annotations, Resource as ListedResource, Uri

@@ -10,7 +10,7 @@ from contextlib import AbstractAsyncContextManager, contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, NoReturn, TypeVar
 
-from mcpd.compat import settings as all_settings
+from mcpd.compat import serving as all_settings
 from mcpd.compat.errors import (
     DisabledError,
     FastMCPError,
@@ -21,7 +21,7 @@ from mcpd.compat.errors import (
     ToolError,
     ValidationError,
 )
-from mcpd.compat.fastmcp.components import (
+from mcpd.compat.fastmcp.base import (
     Lifespan,
     Mount,
     OnDuplicate,
@@ -36,16 +36,14 @@ from mcpd.compat.fastmcp.components import (
     unmarked,
     version_text,
 )
+from mcpd.compat.fastmcp.components import Prompt, PromptResult, Tool
 from mcpd.compat.fastmcp.context import Context, session_visibility
-from mcpd.compat.fastmcp.functions import Function
+from mcpd.compat.fastmcp.functions import Function, ToolResult
 from mcpd.compat.fastmcp.middleware import MiddlewareContext, Next, run_through
-from mcpd.compat.fastmcp.prompts import Prompt, PromptResult
 from mcpd.compat.fastmcp.resources import Resource, ResourceResult, ResourceTemplate
-from mcpd.compat.fastmcp.results import ToolResult
-from mcpd.compat.fastmcp.tools import Tool
+from mcpd.compat.install import refuse, warn_of_unused
 from mcpd.compat.lowlevel.server import LifespanResultT, Server, failed_result
 from mcpd.compat.lowlevel.wire import schema_problem
-from mcpd.compat.missing import refuse, warn_of_unused
 from mcpd.compat.sdk.functions import call
 from mcpd.compat.serving import HighLevelServer
 from mcpd.compat.types import features

@@ -21,11 +21,17 @@ from mcpd.compat.lowlevel.context import (
     request_ctx,
 )
 from mcpd.compat.lowlevel.server import Decorator, LifespanResultT, ReadResourceContents, Server
-from mcpd.compat.sdk.components import Prompt, PromptManager, Tool, ToolManager
+from mcpd.compat.sdk.components import (
+    FunctionResource,
+    Prompt,
+    PromptManager,
+    Resource,
+    ResourceManager,
+    Tool,
+    ToolManager,
+)
 from mcpd.compat.sdk.functions import context_parameter
-from mcpd.compat.sdk.resources import FunctionResource, Resource, ResourceManager
-from mcpd.compat.serving import HighLevelServer
-from mcpd.compat.settings import SdkSettings
+from mcpd.compat.serving import HighLevelServer, SdkSettings
 from mcpd.compat.types import features
 from mcpd.compat.types.base import Icon, Resource as ListedResource
 from mcpd.errors import collects
