@@ -31,9 +31,10 @@ from mcpd.compat.lowlevel.context import SharedContext
 from mcpd.compat.sdk.functions import call, includes, warn_of_untyped_context
 from mcpd.compat.types.base import ContentBlock, TextContent
 from mcpd.compat.types.features import CallToolResult
+from mcpd.protocol.schemas import subschemas
 from mcpd.server.functions.annotations import call_method, docstring_of, is_coroutine_function
 from mcpd.server.functions.docstring import parse
-from mcpd.server.functions.plain_schema import inlined, subschemas
+from mcpd.server.functions.plain_schema import inlined
 
 
 def _function_name(fn: Any) -> str:

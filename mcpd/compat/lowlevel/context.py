@@ -239,8 +239,8 @@ def running() -> ServerRequestContext[Any, Any, Any]:
     raw = bytes(exchange.call.raw)
     return ServerRequestContext(
         **vars(request),
-        protocol_version=exchange.protocol_version,
-        method=exchange.method,
+        protocol_version=exchange.call.version.name,
+        method=exchange.call.method,
         params=decode(raw) if raw else None,
     )
 
