@@ -49,7 +49,7 @@ class UiPermissions(Wire, kw_only=True):
 
     def names(self) -> list[str]:
         """Return the names of the requested features."""
-        return [wire for wire, name in _PERMISSIONS.items() if getattr(self, name) is not None]
+        return [wire for wire, name in PERMISSION_FIELDS.items() if getattr(self, name) is not None]
 
 
 class SourceProblem(Struct, frozen=True):
@@ -66,7 +66,9 @@ class SourceProblem(Struct, frozen=True):
 
 # By their names on the wire.
 _FIELDS: Final = dict(zip(UiCsp.__struct_encode_fields__, UiCsp.__struct_fields__, strict=True))
-_PERMISSIONS: Final = dict(zip(UiPermissions.__struct_encode_fields__, UiPermissions.__struct_fields__, strict=True))
+PERMISSION_FIELDS: Final = dict(
+    zip(UiPermissions.__struct_encode_fields__, UiPermissions.__struct_fields__, strict=True)
+)
 
 # Compiled with the first source, and cached by `re`: compiling would slow the start, and few servers declare sources.
 _SOURCE: Final = (
@@ -136,7 +138,11 @@ def read_csp(value: object) -> tuple[UiCsp | None, list[SourceProblem]]:
     if value is None:
         return None, []
     if not isinstance(value, Mapping):
-        return None, [SourceProblem("csp", _show(repr(value)), "must be an object; the restrictive default applies")]
+        return None, [
+            SourceProblem(
+                "csp", _show(repr(value)), f"must be an object with lists of origins under {', '.join(SOURCE_KINDS)}"
+            )
+        ]
 
     lists: dict[str, list[str] | None] = {}
     problems: list[SourceProblem] = []
@@ -159,7 +165,9 @@ def read_permissions(value: object) -> UiPermissions | None:
     """Read the `permissions` member of untrusted data; None if it is not an object."""
     if not isinstance(value, Mapping):
         return None
-    return UiPermissions(**{name: {} for wire, name in _PERMISSIONS.items() if isinstance(value.get(wire), Mapping)})
+    return UiPermissions(
+        **{name: {} for wire, name in PERMISSION_FIELDS.items() if isinstance(value.get(wire), Mapping)}
+    )
 
 
 def _normalise(entry: str, kind: SourceKind, compat: bool) -> tuple[str | None, str]:

@@ -13,7 +13,14 @@ from typing import Any, Final, Literal, TypeAlias
 from msgspec import Struct, to_builtins
 
 from mcpd.errors import RegistrationError
-from mcpd.server.extensions.ui.csp_sources import SOURCE_KINDS, UiCsp, UiPermissions, read_csp, validate_csp
+from mcpd.server.extensions.ui.csp_sources import (
+    PERMISSION_FIELDS,
+    SOURCE_KINDS,
+    UiCsp,
+    UiPermissions,
+    read_csp,
+    validate_csp,
+)
 from mcpd.server.registry.entries import Problem
 
 Csp: TypeAlias = UiCsp | Mapping[str, Iterable[str]]
@@ -26,7 +33,7 @@ Visibility: TypeAlias = Sequence[Literal["model", "app"]]
 """Who may call a tool."""
 
 _AUDIENCES: Final = ("model", "app")
-_PERMISSIONS: Final = ("camera", "microphone", "geolocation", "clipboardWrite")
+_MEMBERS: Final = ("csp", "permissions", "domain", "prefersBorder")
 
 
 class ViewMeta(Struct, kw_only=True):
@@ -43,15 +50,8 @@ class ViewMeta(Struct, kw_only=True):
 
     def meta(self) -> dict[str, Any] | None:
         """Return the `_meta` for lists and contents, None if it is empty."""
-        ui = dict(self.others)
-        if self.csp is not None:
-            ui["csp"] = to_builtins(self.csp)
-        if self.permissions is not None:
-            ui["permissions"] = to_builtins(self.permissions)
-        if self.domain is not None:
-            ui["domain"] = self.domain
-        if self.prefers_border is not None:
-            ui["prefersBorder"] = self.prefers_border
+        members = zip(_MEMBERS, (self.csp, self.permissions, self.domain, self.prefers_border), strict=True)
+        ui = {**self.others, **{name: to_builtins(value) for name, value in members if value is not None}}
         return {"ui": ui} if ui else None
 
 
@@ -64,77 +64,31 @@ def view_meta(
     prefers_border: bool | None = None,
 ) -> ViewMeta:
     """Return the metadata for arguments of a program. Raises RegistrationError for the first invalid one."""
-    declared, warnings = _checked_csp(where, csp)
-    if domain is not None and not _is_text(domain):
-        raise RegistrationError(f"{where}, domain={domain!r}: write it as the host documents it, or leave it out")
-    if prefers_border not in (None, True, False):
-        raise RegistrationError(f"{where}, prefers_border={prefers_border!r}: use True or False")
+    ui = {"csp": csp, "permissions": permissions, "domain": domain, "prefersBorder": prefers_border}
+    if isinstance(csp, UiCsp):
+        ui["csp"] = to_builtins(csp)
+    elif isinstance(csp, Mapping):
+        ui["csp"] = {kind: _as_list(sources) for kind, sources in csp.items()}
+    if isinstance(permissions, UiPermissions):
+        ui["permissions"] = to_builtins(permissions)
+    elif isinstance(names := _as_list(permissions), list):
+        ui["permissions"] = {name: {} for name in names}
 
-    return ViewMeta(
-        csp=declared,
-        permissions=_checked_permissions(where, permissions),
-        domain=domain,
-        prefers_border=prefers_border,
-        problems=warnings,
-    )
-
-
-def _checked_csp(where: str, csp: Csp | None) -> tuple[UiCsp | None, tuple[Problem, ...]]:
-    if csp is None:
-        return None, ()
-    if not isinstance(csp, UiCsp):
-        if not isinstance(csp, Mapping):
-            raise RegistrationError(f"{where}, csp={csp!r}: use a dict with lists under {', '.join(SOURCE_KINDS)}")
-        _refuse_unknown(where, "csp", csp, SOURCE_KINDS)
-        for kind, sources in csp.items():
-            if isinstance(sources, str) or not isinstance(sources, Iterable):
-                raise RegistrationError(f"{where}, csp, {kind}: use a list of origins, such as [{sources!r}]")
-        csp, found = read_csp({kind: list(sources) for kind, sources in csp.items()})
-        assert csp is not None
-        if found:
-            raise RegistrationError(f"{where}, csp, {found[0].kind}: {found[0].source}: {found[0].reason}")
-
-    granted, found = validate_csp(csp)
-    for problem in found:
-        if problem.dropped:
-            raise RegistrationError(
-                f"{where}, csp, {problem.kind}: {problem.source!r} {problem.reason}; hosts would drop it. "
-                "Write origins as https://api.example.com or https://*.example.com:8443"
-            )
-
-    return granted, tuple(Problem(where, f"csp, {problem}", is_error=False) for problem in found)
+    meta = read_view_meta(where, {name: value for name, value in ui.items() if value is not None})
+    _refuse(meta.problems)
+    return meta
 
 
-def _checked_permissions(where: str, permissions: Permissions | None) -> UiPermissions | None:
-    if permissions is None or isinstance(permissions, UiPermissions):
-        return permissions
-    if isinstance(permissions, str) or not isinstance(permissions, Iterable):
-        raise RegistrationError(f"{where}, permissions={permissions!r}: use a list of {', '.join(_PERMISSIONS)}")
-    _refuse_unknown(where, "permissions", permissions, _PERMISSIONS)
-    if isinstance(permissions, Mapping):
-        for name, value in permissions.items():
-            if not isinstance(value, Mapping):
-                raise RegistrationError(f"{where}, permissions, {name}={value!r}: use an object, such as {{}}")
-        return _permissions({name: dict(value) for name, value in permissions.items()})
-    return _permissions({name: {} for name in permissions})
+def _as_list(values: Any) -> Any:
+    """Return an iterable as a list; texts, objects and anything else unchanged."""
+    is_list = isinstance(values, Iterable) and not isinstance(values, (str, Mapping))
+    return list(values) if is_list else values
 
 
-def _permissions(asked: Mapping[str, dict[str, Any]]) -> UiPermissions:
-    return UiPermissions(
-        camera=asked.get("camera"),
-        microphone=asked.get("microphone"),
-        geolocation=asked.get("geolocation"),
-        clipboard_write=asked.get("clipboardWrite"),
-    )
-
-
-def _refuse_unknown(where: str, member: str, names: Iterable[Any], known: Iterable[str]) -> None:
-    for name in names:
-        if name not in known:
-            raise RegistrationError(f"{where}, {member}: unknown {name!r}; use {', '.join(known)}")
-
-
-# -- from data ---------------------------------------------------------------------------------
+def _refuse(problems: Iterable[Problem]) -> None:
+    for problem in problems:
+        if problem.is_error:
+            raise RegistrationError(str(problem))
 
 
 def read_view_meta(where: str, ui: object) -> ViewMeta:
@@ -142,37 +96,43 @@ def read_view_meta(where: str, ui: object) -> ViewMeta:
     if ui is None:
         return ViewMeta()
     if not isinstance(ui, Mapping):
-        return ViewMeta(problems=(Problem(where, f"_meta.ui must be an object, not {_short(ui)}; it is left out"),))
+        return ViewMeta(problems=(Problem(where, f"_meta.ui must be an object, not {_short(ui)}"),))
     problems: list[Problem] = []
 
-    def lost(member: str, value: object, expected: str) -> None:
-        problems.append(Problem(where, f"{member}: expected {expected}, not {_short(value)}; it is left out"))
+    def leave_out(member: str, value: object, expected: str) -> None:
+        problems.append(Problem(where, f"{member}: expected {expected}, not {_short(value)}"))
 
-    csp, permissions, domain, border = (ui.get(name) for name in ("csp", "permissions", "domain", "prefersBorder"))
-    if domain is not None and not _is_text(domain):
-        lost("domain", domain, "a string")
+    domain, border, permissions = ui.get("domain"), ui.get("prefersBorder"), ui.get("permissions")
+    if domain is not None and not (isinstance(domain, str) and domain.strip()):
+        leave_out("domain", domain, "a string, as the host documents it")
         domain = None
     if border is not None and not isinstance(border, bool):
-        lost("prefersBorder", border, "true or false")
+        leave_out("prefersBorder", border, "true or false")
         border = None
-    asked = None
+
+    requested = None
     if isinstance(permissions, Mapping):
         for name, value in permissions.items():
-            if name not in _PERMISSIONS:
-                lost("permissions", name, f"any of {', '.join(_PERMISSIONS)}")
+            if name not in PERMISSION_FIELDS:
+                leave_out("permissions", name, f"any of {', '.join(PERMISSION_FIELDS)}")
             elif not isinstance(value, Mapping):
-                lost(f"permissions, {name}", value, "an object, as in {}")
-        good = {name: dict(value) for name, value in permissions.items() if isinstance(value, Mapping)}
-        asked = _permissions(good)
+                leave_out(f"permissions, {name}", value, "an object, as in {}")
+        requested = UiPermissions(
+            **{
+                field: dict(permissions[name])
+                for name, field in PERMISSION_FIELDS.items()
+                if isinstance(permissions.get(name), Mapping)
+            }
+        )
     elif permissions is not None:
-        lost("permissions", permissions, 'an object, as in {"camera": {}}')
-    known = ("csp", "permissions", "domain", "prefersBorder")
-    others = {name: value for name, value in ui.items() if name not in known}
+        leave_out("permissions", permissions, 'an object, as in {"camera": {}}')
+
+    others = {name: value for name, value in ui.items() if name not in _MEMBERS}
     for name in others:
         problems.append(Problem(where, f"_meta.ui has no member {name!r}; it is passed on as it is", is_error=False))
     return ViewMeta(
-        csp=_read_csp(where, csp, problems),
-        permissions=asked,
+        csp=_read_csp(where, ui.get("csp"), problems),
+        permissions=requested,
         domain=domain,
         prefers_border=border,
         others=others,
@@ -185,8 +145,7 @@ def _read_csp(where: str, value: object, problems: list[Problem]) -> UiCsp | Non
     if csp is not None:
         for kind in value if isinstance(value, Mapping) else ():
             if kind not in SOURCE_KINDS:
-                text = f"csp has no {_short(kind)}, only {', '.join(SOURCE_KINDS)}; it is left out"
-                problems.append(Problem(where, text))
+                problems.append(Problem(where, f"csp has no {_short(kind)}, only {', '.join(SOURCE_KINDS)}"))
         csp, more = validate_csp(csp)
         found += more
     problems += [Problem(where, f"csp, {problem}", is_error=problem.dropped) for problem in found]
@@ -198,12 +157,9 @@ def _read_csp(where: str, value: object, problems: list[Problem]) -> UiCsp | Non
 
 def visibility_of(where: str, value: object) -> list[str] | None:
     """Return the visibility for an argument. Raises RegistrationError unless it is a list of "model" and "app"."""
-    if value is None:
-        return None
-    names = list(value) if isinstance(value, (list, tuple, set, frozenset)) else []
-    if not names or any(name not in _AUDIENCES for name in names):
-        raise RegistrationError(f'{where}, visibility={value!r}: use a list of "model" and "app", at least one')
-    return [name for name in _AUDIENCES if name in names]
+    seen, problems = read_visibility(where, _as_list(value))
+    _refuse(problems)
+    return seen
 
 
 def read_visibility(where: str, value: object) -> tuple[list[str] | None, tuple[Problem, ...]]:
@@ -214,12 +170,8 @@ def read_visibility(where: str, value: object) -> tuple[list[str] | None, tuple[
     known = [name for name in _AUDIENCES if name in names]
     if isinstance(value, list) and known and all(name in _AUDIENCES for name in names):
         return known, ()
-    used = f"using {known}" if known else "using the default, both"
-    return known or None, (Problem(where, f'visibility {_short(value)} is not a list of "model" and "app"; {used}'),)
-
-
-def _is_text(value: object) -> bool:
-    return isinstance(value, str) and value.strip() != ""
+    text = f'visibility {_short(value)}: use a list of "model" and "app", at least one'
+    return known or None, (Problem(where, text),)
 
 
 def _short(value: object) -> str:
