@@ -30,8 +30,8 @@ from mcpd.server.metadata import checked, checked_seconds, hints_of, icons_of, m
 from mcpd.server.registry.catalog import Catalog
 from mcpd.server.registry.content import encode_data, is_content
 from mcpd.server.registry.resources import FixedResource, FunctionResource, FunctionTemplate
-from mcpd.server.registry.tools import Finisher, FunctionTool
-from mcpd.server.registry.uri_template import PLAIN, as_uri
+from mcpd.server.registry.tools import Finisher, FunctionTool, TimedTool
+from mcpd.server.registry.uri_template import PLAIN, UriTemplate, as_uri
 
 if TYPE_CHECKING:
     from mcpd.server.functions.json_schema import SchemaCallee
@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from mcpd.server.registry.caching import CacheHint
     from mcpd.server.registry.options import Described, DescribedPrompt, DescribedResource
     from mcpd.server.registry.prompts import FunctionPrompt
-    from mcpd.server.registry.uri_template import UriTemplate
 
 # -- tools -------------------------------------------------------------------------------------
 
@@ -75,7 +74,7 @@ def tool_entry(
 
     given = options.get("timeout")
     timeout = catalog.tool_timeout if given is None else checked_seconds(given, f"{where}, timeout")
-    entry = _kind_of_tool(timeout)(
+    entry = (FunctionTool if timeout is None else TimedTool)(
         checked(tool, where),
         callee,
         extension_meta=additions,
@@ -91,14 +90,6 @@ def tool_entry(
     offer(catalog, entry, options, where)
     entry.timeout = timeout
     return entry
-
-
-def _kind_of_tool(timeout: float | None) -> type[FunctionTool]:
-    if timeout is None:
-        return FunctionTool
-    from mcpd.server.registry.tools import TimedTool  # most tools have no limit
-
-    return TimedTool
 
 
 def _all_content(kind: object) -> bool:
@@ -202,7 +193,7 @@ def resource_entry(
     """Return a resource, or a template if its URI has `{variables}`. An extension may change it."""
     callee = bind(function, context_type=context_type, overrides=catalog.overrides)
     where = f"resource {uri!r}"
-    template = _template_in(uri)
+    template = UriTemplate(uri) if uri.strip(PLAIN) else None
     variables = () if template is None else template.variables
     _check_variables(uri, variables, callee)
 
@@ -234,15 +225,6 @@ def resource_entry(
     offer(catalog, entry, options, where)
     entry.hint = _hint_of(catalog, options.get("cache"), where)
     return entry
-
-
-def _template_in(uri: str) -> UriTemplate | None:
-    """Return the template that a URI is, or None for a plain URI. Raises RegistrationError."""
-    if not uri.strip(PLAIN):
-        return None
-    from mcpd.server.registry.uri_template import UriTemplate  # many servers have no templates
-
-    return UriTemplate(uri)
 
 
 def _hint_of(catalog: Catalog, given: CacheHint | None, where: str) -> Callable[[], CacheHint] | None:

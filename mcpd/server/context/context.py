@@ -29,10 +29,6 @@ from mcpd.protocol.types.base import (
 from mcpd.server.context.exchange import Exchange, missing_scopes
 
 if TYPE_CHECKING:
-    from msgspec import Struct
-
-    from mcpd.errors import AccessDenied
-    from mcpd.protocol.types.base import LogLevel
     from mcpd.protocol.types.interaction import CreateMessageResult, Root, SamplingMessage
     from mcpd.protocol.wire.trace_context import TraceContext
     from mcpd.server.context.questions import Answer, Question, SamplingOptions

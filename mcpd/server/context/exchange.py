@@ -145,7 +145,8 @@ class Exchange(Struct, eq=False):
                 pending.cancel()
 
 
-_OPEN_TO_MANY = ("http", "websocket")
+OPEN_TO_MANY = ("http", "websocket")
+"""The transports whose clients are other people's programs."""
 
 
 def checks_scopes(origin: Origin) -> bool:
@@ -154,7 +155,7 @@ def checks_scopes(origin: Origin) -> bool:
     They are not on stdio, and in memory without a user: whoever starts the process has all rights. Spec: 2026-07-28
     basic/authorization, which is for HTTP only.
     """
-    return origin.transport in _OPEN_TO_MANY or origin.user.is_authenticated
+    return origin.transport in OPEN_TO_MANY or origin.user.is_authenticated
 
 
 def missing_scopes(origin: Origin, scopes: Iterable[str]) -> list[str]:

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 Kind: TypeAlias = 'Literal["tools", "resources", "prompts"]'  # a text: `Literal[…]` would be created at each start
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from mcpd.server.backplane.base import ChangeBus
     from mcpd.server.dispatcher.connection import ServerConnection
 
@@ -53,16 +55,15 @@ class Announcer:
 
     def notify(self, kind: Kind, uri: str | None) -> None:
         """Notify the clients of this server that a list has changed or, if `uri` is given, a resource."""
-        for connection in list(self._connections):
-            try:
-                connection.loop.call_soon_threadsafe(connection.subscriptions.notify, kind, uri)
-            except RuntimeError:
-                pass  # its loop is closed, and so is the connection
+        self._for_each(lambda connection: connection.subscriptions.notify(kind, uri))
 
     def missed(self) -> None:
         """Notify the clients of all resources that they watch: messages of a bus may have been lost."""
+        self._for_each(lambda connection: connection.subscriptions.missed())
+
+    def _for_each(self, step: Callable[[ServerConnection], None]) -> None:
         for connection in list(self._connections):
             try:
-                connection.loop.call_soon_threadsafe(connection.subscriptions.missed)
+                connection.loop.call_soon_threadsafe(step, connection)
             except RuntimeError:
                 pass  # its loop is closed, and so is the connection

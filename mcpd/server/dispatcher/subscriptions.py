@@ -62,8 +62,9 @@ class Subscriptions:
         """Acknowledge, then deliver until the client cancels (no response) or `end_all` is called (a result)."""
         listener = _Subscription(call, wanted, asyncio.get_running_loop().create_future())
         # The acknowledgement is the first message of the subscription (S26-092, S26-093).
-        self._acknowledge(call, wanted)
-        del wanted  # the subscription may last for hours
+        acknowledged = AcknowledgedParams(notifications=wanted, meta={_SUBSCRIPTION: call.id})
+        self._send("notifications/subscriptions/acknowledged", acknowledged, call)
+        del wanted, acknowledged  # the subscription may last for hours
         self._listeners[call.id] = listener
 
         try:
@@ -71,10 +72,6 @@ class Subscriptions:
         finally:
             del self._listeners[call.id]
         return ListenResult(meta={_SUBSCRIPTION: call.id})
-
-    def _acknowledge(self, call: Call, wanted: SubscriptionFilter) -> None:
-        acknowledged = AcknowledgedParams(notifications=wanted, meta={_SUBSCRIPTION: call.id})
-        self._send("notifications/subscriptions/acknowledged", acknowledged, call)
 
     def end_all(self) -> None:
         """End all subscriptions: each receives its result, then on a shared channel a cancellation.
@@ -96,26 +93,18 @@ class Subscriptions:
 
     def notify(self, kind: Kind, uri: str | None) -> None:
         """Notify the client of a changed list or, if `uri` is given, of a changed resource, if it has subscribed."""
+        listeners = self._listeners.values()
         if uri is None:
-            self.changed(kind)
-        else:
-            self.updated(uri)
-
-    def changed(self, kind: Kind) -> None:
-        """Notify the client of a changed list."""
-        if self._session.is_initialized or any(kind in listener.lists for listener in self._listeners.values()):
-            self._schedule(f"notifications/{kind}/list_changed", None)
-
-    def updated(self, uri: str) -> None:
-        """Notify the client of a changed resource."""
-        if self._is_watched(uri) or any(uri in listener.uris for listener in self._listeners.values()):
+            if self._session.is_initialized or any(kind in listener.lists for listener in listeners):
+                self._schedule(f"notifications/{kind}/list_changed", None)
+        elif self._is_watched(uri) or any(uri in listener.uris for listener in listeners):
             self._schedule("notifications/resources/updated", uri)
 
     def missed(self) -> None:
         """Notify the client once of each resource that it watches: changes of other servers may have been missed."""
         watched = {uri for listener in self._listeners.values() for uri in listener.uris}
         for uri in watched.union(self._session.watched or ()):
-            self.updated(uri)
+            self.notify("resources", uri)
 
     def _is_watched(self, uri: str) -> bool:
         return self._session.is_initialized and self._session.is_watched(uri)

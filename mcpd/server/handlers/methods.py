@@ -140,20 +140,11 @@ def list_resource_templates(catalog: Catalog, exchange: Exchange, params: PagePa
 
 
 def read_resource(catalog: Catalog, exchange: Exchange, params: ReadResourceParams) -> Any:
-    """Read a resource: one with that URI, otherwise the first template that matches.
-
-    Raises ResourceNotFound; an empty result would be wrong (S26-117).
-    """
-    active = catalog.active_extensions(exchange)
-    entry = catalog.find_resource(params.uri, active)
-    if entry is not None:
-        return entry.run(params.uri, exchange)
-    for template in catalog.templates:
-        if template.requires is None or template.requires in active:
-            variables = template.match(params.uri)
-            if variables is not None:
-                return template.run(params.uri, variables, exchange)
-    raise ResourceNotFound(params.uri)
+    """Read a resource. Raises ResourceNotFound; an empty result would be wrong (S26-117)."""
+    read = catalog.reader(params.uri, catalog.active_extensions(exchange))
+    if read is None:
+        raise ResourceNotFound(params.uri)
+    return read(exchange)
 
 
 def list_prompts(catalog: Catalog, exchange: Exchange, params: PageParams) -> ListPromptsResult:

@@ -22,15 +22,13 @@ from mcpd.protocol.jsonrpc import MALFORMED, explain
 from mcpd.protocol.methods import METHODS
 from mcpd.protocol.types.base import NO_JSON, Result
 from mcpd.server.context.context import Context
-from mcpd.server.context.exchange import Exchange
+from mcpd.server.context.exchange import OPEN_TO_MANY, Exchange
 from mcpd.server.handlers.table import BoundHandler, HandlerTable
 from mcpd.server.registry.catalog import Catalog
 from mcpd.server.registry.content import encode_data
 from mcpd.server.registry.tools import failed
 
 _READ = "resources/read"
-
-_OPEN_TO_MANY = ("http", "websocket")
 
 _decode_arguments = Decoder(dict[str, Any] | None).decode
 
@@ -88,7 +86,7 @@ class MiddlewareRequest:
         known = session.principal or client_of(session.peer)
         if known:
             return known
-        return "unknown address" if self.context.transport in _OPEN_TO_MANY else f"connection {id(session)}"
+        return "unknown address" if self.context.transport in OPEN_TO_MANY else f"connection {id(session)}"
 
 
 class CallNext(Protocol):

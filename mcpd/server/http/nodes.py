@@ -347,7 +347,7 @@ class Nodes:
             # The messages that the node held are lost, and those that it sent may be: repeat them.
             subscriptions = session.connection.subscriptions
             for kind in self._changes.moved:
-                subscriptions.changed(kind)
+                subscriptions.notify(kind, None)
             subscriptions.missed()
 
     def _on_stream_node(self, session: HttpSession, where: str) -> None:

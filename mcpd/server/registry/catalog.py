@@ -152,13 +152,21 @@ class Catalog:
 
     def has_resource(self, uri: str, active: ActiveExtensions) -> bool:
         """Return whether a resource can be read under this URI."""
-        if self.find_resource(uri, active) is not None:
-            return True
-        return any(
-            template.match(uri) is not None
-            for template in self.templates
-            if template.requires is None or template.requires in active
-        )
+        return self.reader(uri, active) is not None
+
+    def reader(self, uri: str, active: ActiveExtensions) -> Callable[[Exchange], Any] | None:
+        """Return the function that reads a URI: of the resource with that URI, otherwise of the first template that
+        matches; None without one.
+        """
+        entry = self.find_resource(uri, active)
+        if entry is not None:
+            return partial(entry.run, uri)
+        for template in self.templates:
+            if template.requires is None or template.requires in active:
+                variables = template.match(uri)
+                if variables is not None:
+                    return partial(template.run, uri, variables)
+        return None
 
     def use_rules(self) -> list[VisibilityRule]:
         """Return the list of visibility rules, which are applied from now on."""

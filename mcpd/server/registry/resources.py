@@ -17,12 +17,11 @@ from mcpd.server.context.peer import is_failure
 from mcpd.server.functions.signature import Callee
 from mcpd.server.registry.content import resource_contents
 from mcpd.server.registry.listing import ActiveExtensions, Entry
-from mcpd.server.registry.uri_template import as_uri
+from mcpd.server.registry.uri_template import UriTemplate, as_uri, problem_of
 
 if TYPE_CHECKING:
     from mcpd.protocol.types.interaction import Completion
     from mcpd.server.registry.caching import CacheHint
-    from mcpd.server.registry.uri_template import UriTemplate
 
 log = logging.getLogger("mcpd")
 
@@ -123,8 +122,6 @@ class FunctionTemplate(Entry):
         """
         variables = self.uri_template.match(uri)
         if variables:
-            from mcpd.server.registry.uri_template import problem_of  # patterns cost start-up
-
             problem = problem_of(variables, self._unsafe_paths)
             if problem is not None:
                 # Other templates are not tried: one that refuses a value must not pass it to one that accepts all.

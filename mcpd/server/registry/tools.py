@@ -205,30 +205,19 @@ class FunctionTool(Entry):
         if isinstance(error, ProtocolError) or not is_failure(error):
             return None
 
-        if isinstance(error, Unwritable):
-            log.error(
-                "tool %s (request %s): its result cannot be sent: %s",
-                self.key,
-                printable(exchange.request_id),
-                printable(error),
-            )
-            why = f": {error}" if self.shows_errors else ""
-            return failed(f"The tool {self.key} failed: its result cannot be written as JSON{why}")
-        if isinstance(error, OutputError):
-            log.error(
-                "tool %s (request %s): its result does not fit its output schema: %s",
-                self.key,
-                printable(exchange.request_id),
-                printable(error),
-            )
-            return failed(f"The tool {self.key} failed: its result does not fit its output schema")
+        request_id = printable(exchange.request_id)
+        if isinstance(error, (Unwritable, OutputError)):
+            problem = "cannot be written as JSON" if isinstance(error, Unwritable) else "does not fit its output schema"
+            log.error("tool %s (request %s): its result %s: %s", self.key, request_id, problem, printable(error))
+            reason = f": {error}" if self.shows_errors else ""
+            return failed(f"The tool {self.key} failed: its result {problem}{reason}")
 
         if isinstance(error, ExceptionGroup):
             reported, others = error.split(ToolError)
             if reported is not None and others is None:
                 return failed("\n".join(_texts(reported)))
 
-        log.error("tool %s (request %s) failed", self.key, printable(exchange.request_id), exc_info=as_told(error))
+        log.error("tool %s (request %s) failed", self.key, request_id, exc_info=as_told(error))
         if isinstance(error, McpdError):
             return failed(str(error))
         if self.shows_errors:

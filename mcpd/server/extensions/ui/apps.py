@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from msgspec import convert, structs
+from msgspec import Struct, convert, structs
 
 from mcpd.errors import RegistrationError
 from mcpd.protocol.printable import printable
@@ -54,35 +54,24 @@ if TYPE_CHECKING:
     from mcpd.server.registry.rules import Condition
 
 
-class ToolUi:
-    """`_meta.ui` of one tool. `uri` is its View without the hash; `link` returns the URI to send, if the View
-    exists."""
+class ToolUi(Struct, eq=False, kw_only=True):
+    """`_meta.ui` of one tool."""
 
-    def __init__(
-        self,
-        uri: str | None,
-        visibility: list[str] | None,
-        link: Callable[[str], str | None],
-        condition: Condition | None = None,
-    ) -> None:
-        self.uri = uri
-        self.visibility = visibility
-        self.condition = condition
-        self.others: dict[str, Any] = {}
-        """Members that this revision does not define."""
-        self.problems: list[Problem] = []
-        self.view: View | None = None
-        """The bundled page, if the tool uses one."""
-        self._link = link
+    uri: str | None
+    """Its View, without the hash."""
+    visibility: list[str] | None
+    link: Callable[[str], str | None]
+    """Returns the URI to send for a View; None if the View does not exist."""
+    condition: Condition | None
+    others: dict[str, Any]
+    """Members that this revision does not define."""
+    problems: list[Problem]
+    view: View | None = None
+    """The bundled page, if the tool uses one."""
 
     @property
     def is_required(self) -> bool:
-        """Whether the tool exists only for clients with MCP Apps."""
-        return self.is_app_only
-
-    @property
-    def is_app_only(self) -> bool:
-        """Whether the tool is hidden from the model."""
+        """Whether the tool exists only for clients with MCP Apps, because it is hidden from the model."""
         return self.visibility is not None and "model" not in self.visibility
 
     def meta(self, active: ActiveExtensions) -> dict[str, Any]:
@@ -93,54 +82,12 @@ class ToolUi:
         ui = dict(self.others)
         meta: dict[str, Any] = {"ui": ui}
         if self.uri is not None and (self.condition is None or self.condition.key in active):
-            uri = self._link(self.uri)
+            uri = self.link(self.uri)
             if uri is not None:
                 ui["resourceUri"] = meta[FLAT_URI] = uri
         if self.visibility is not None:
             ui["visibility"] = self.visibility
         return meta if ui else {}
-
-
-def tool_ui(
-    name: str,
-    given: tuple[str | None, Visibility | None, Callable[..., Any] | None],
-    meta: dict[str, Any] | None,
-    namespace: str,
-    link: Callable[[str, str], str | None],
-) -> ToolUi:
-    """Return the part of MCP Apps for `ui=`, `visibility=` and `ui_when=`, or for members that it removes from `_meta`.
-
-    Raises RegistrationError for an invalid URI, a `csp` on a tool, and both ways at once.
-    """
-    ui, visibility, when = given
-    where = f"tool {name}"
-    problems: list[Problem] = []
-    others: dict[str, Any] = {}
-    seen: list[str] | None
-
-    uri: object = ui
-    if meta is not None and has_ui(meta):
-        if ui is not None or visibility is not None:
-            raise RegistrationError(f"{where}: use ui= and visibility=, or _meta with them, but not both")
-        uri, others = _pop_raw(where, meta, problems)
-        seen, found = read_visibility(where, others.pop("visibility", None))
-        problems += found
-    else:
-        seen = visibility_of(where, visibility)
-
-    checked = None if uri is None else checked_uri(f"{where}, ui", uri, namespace)
-    condition = None
-    if when is not None:
-        if checked is None:
-            raise RegistrationError(f"{where}: ui_when= requires ui=")
-        from mcpd.server.registry.rules import Condition  # few tools have one
-
-        condition = Condition(f"{UI}#{name}", when, UI, f"{where}: its ui_when function")
-
-    found_ui = ToolUi(checked, seen, partial(link, name), condition)
-    found_ui.others = others
-    found_ui.problems = problems
-    return found_ui
 
 
 def _pop_raw(where: str, meta: dict[str, Any], problems: list[Problem]) -> tuple[object, dict[str, Any]]:
@@ -364,10 +311,39 @@ class Apps:
         given: tuple[str | None, Visibility | None, Callable[..., Any] | None],
         meta: dict[str, Any] | None,
     ) -> ToolUi:
-        """Return the part of MCP Apps in a tool that is being registered; removes their members from `meta`."""
-        ui = tool_ui(name, given, meta, self.namespace, self.link)
-        _log_problems(ui.problems)
-        return ui
+        """Return the part of MCP Apps in a tool that is being registered; removes its members from `meta`.
+
+        `given` are `ui=`, `visibility=` and `ui_when=`. Raises RegistrationError for an invalid URI, a `csp` on a tool,
+        and options together with members of `meta`.
+        """
+        uri: object
+        uri, visibility, when = given
+        where = f"tool {name}"
+        problems: list[Problem] = []
+        others: dict[str, Any] = {}
+        if meta is not None and has_ui(meta):
+            if uri is not None or visibility is not None:
+                raise RegistrationError(f"{where}: use ui= and visibility=, or _meta with them, but not both")
+            uri, others = _pop_raw(where, meta, problems)
+            seen, found = read_visibility(where, others.pop("visibility", None))
+            problems += found
+        else:
+            seen = visibility_of(where, visibility)
+
+        checked = None if uri is None else checked_uri(f"{where}, ui", uri, self.namespace)
+        condition = None
+        if when is not None:
+            if checked is None:
+                raise RegistrationError(f"{where}: ui_when= requires ui=")
+            from mcpd.server.registry.rules import Condition  # few tools have one
+
+            condition = Condition(f"{UI}#{name}", when, UI, f"{where}: its ui_when function")
+
+        _log_problems(problems)
+        return ToolUi(
+            uri=checked, visibility=seen, link=partial(self.link, name), condition=condition, others=others,
+            problems=problems,
+        )  # fmt: skip
 
     def link(self, tool: str, uri: str) -> str | None:
         """Return the URI of a tool's View, with the hash if the content is known.
@@ -426,7 +402,7 @@ def _as_text(where: str, html: str | bytes) -> str:
 
 def _is_app_only(entry: ToolEntry) -> bool:
     ui = entry.extension_meta.get(UI)
-    return isinstance(ui, ToolUi) and ui.is_app_only
+    return isinstance(ui, ToolUi) and ui.is_required
 
 
 def _log_problems(problems: Iterable[Problem]) -> None:

@@ -74,7 +74,7 @@ def _tool_problems(apps: Apps, name: str, ui: ToolUi) -> Iterator[Problem]:
         yield from view_problems(entry, ui.view)
     if uri is not None and not apps.catalog.has_resource(uri, frozenset((UI,))):
         yield missing_view_problem(apps.catalog, name, uri)
-    if ui.is_app_only and not any(other.uri is not None for other in apps.tools.values()):
+    if ui.is_required and not any(other.uri is not None for other in apps.tools.values()):
         text = 'only an app may call it, but no tool opens an app: add ui= to a tool, or "model" to visibility='
         yield Problem(where, text, is_error=False)
 
@@ -84,7 +84,7 @@ def _server_problems(apps: Apps) -> Iterator[Problem]:
     if extension.mode == "never" and (apps.entries or apps.tools):
         by = "MCP_APPS_ENABLED=false" if os.environ.get("MCP_APPS_ENABLED") else "apps='never'"
         yield Problem("apps", f"are off ({by}): every client gets text only", is_error=False)
-    hidden = [name for name, ui in apps.tools.items() if ui.is_app_only]
+    hidden = [name for name, ui in apps.tools.items() if ui.is_required]
     if apps.catalog.tools.is_unlisted is not None and hidden:
         text = f"the list leaves out {', '.join(hidden)}: hosts that look tools up in the list cannot call them"
         yield Problem("strict model list", text, is_error=False)
