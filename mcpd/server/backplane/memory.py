@@ -1,4 +1,4 @@
-"""The backplane of one process, `memory://`, and the bus inside a process that all backplanes use."""
+"""The backplane of one process, `memory://`, and what the others share: the bus inside a process, and `Remote`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from collections.abc import Callable, Sequence
 from heapq import heapify, heappop, heappush
 from time import monotonic
 
-from mcpd.server.backplane.base import Item, Receive
+from mcpd.protocol.printable import printable
+from mcpd.server.backplane.base import BackplaneAway, Item, Receive
 
 log = logging.getLogger("mcpd")
 
@@ -90,6 +91,43 @@ class OwnBus:
         self.bus.on_gap(callback)
 
 
+_PROBE_EVERY = 0.25
+"""While a backplane is away, one command per this many seconds is sent to find out whether it is back."""
+
+
+class Remote:
+    """The part of a backplane outside this process that remembers whether it can be reached."""
+
+    def __init__(self) -> None:
+        self.away_since: float | None = None
+        self._probe_at = 0.0
+
+    def check_reachable(self, *, has_room: bool) -> None:
+        """Raise BackplaneAway if no command should be sent now."""
+        if self.away_since is not None:
+            now = asyncio.get_running_loop().time()
+            if now < self._probe_at:
+                raise BackplaneAway("the backplane is away")
+            self._probe_at = now + _PROBE_EVERY
+        if not has_room:
+            raise BackplaneAway("too many commands wait for the backplane")
+
+    def lost(self, why: object) -> None:
+        """The backplane does not respond."""
+        now = asyncio.get_running_loop().time()
+        self._probe_at = now + _PROBE_EVERY
+        if self.away_since is None:
+            self.away_since = now
+            log.warning("the backplane is away: %s", printable(why))
+
+    def reached(self) -> None:
+        """The backplane has responded."""
+        if self.away_since is not None:
+            away = asyncio.get_running_loop().time() - self.away_since
+            self.away_since = None
+            log.warning("the backplane is back after %.1f s", away)
+
+
 _MOST_BYTES = 64 * 1024 * 1024
 _PER_KEY = 200
 """Bytes that a key costs besides its data."""
@@ -139,10 +177,6 @@ class _Queued:
         self.data = data
         self.who = ""
         self.until = 0.0
-
-    def is_of(self, who: str) -> bool:
-        """Whether `who` owns the item."""
-        return self.who == who
 
 
 class MemoryBackplane(OwnBus):
@@ -291,4 +325,4 @@ class MemoryBackplane(OwnBus):
     def _owned(self, name: str, who: str, item: Item) -> _Queued | None:
         self._expire()
         found = self._queues.get(name, {}).get(item.id)
-        return found if found is not None and found.is_of(who) else None
+        return found if found is not None and found.who == who else None

@@ -12,6 +12,7 @@ import logging
 import os
 import re
 from collections.abc import Callable, Coroutine, Sequence
+from functools import partial
 from hashlib import sha256
 from inspect import iscoroutinefunction
 from secrets import token_bytes, token_hex
@@ -87,7 +88,7 @@ class Node:
                 self.id = token_hex(NODE_ID_LENGTH // 2)  # another node has that id
         except BackplaneAway:
             pass  # the id is random, so it is unique anyway
-        self._subscribed = [(channel, self._receiver(channel)) for channel in (_ALL, f"n:{self.id}")]
+        self._subscribed = [(channel, partial(self._receive, channel)) for channel in (_ALL, f"n:{self.id}")]
         subscribing = (self.backplane.subscribe(*each) for each in self._subscribed)
         for found in await asyncio.gather(*subscribing, return_exceptions=True):
             if isinstance(found, BackplaneAway):
@@ -182,12 +183,6 @@ class Node:
         return await self.backplane.publish(channel, _mac(self._keys[0], channel, message) + message)
 
     # -- receiving ---------------------------------------------------------------------------
-
-    def _receiver(self, channel: str) -> Callable[[bytes], None]:
-        def receive(data: bytes) -> None:
-            self._receive(channel, data)
-
-        return receive
 
     def _receive(self, channel: str, data: bytes) -> None:
         mac, message = data[:_MAC], data[_MAC:]
@@ -321,9 +316,8 @@ class NodeChanges:
 
     async def _catch_up(self) -> None:
         await self._read_marks(notifies=True)
-        for kind in list(
-            self._unsent_marks
-        ):  # after reading the marks: writing one would hide the marks of other nodes
+        # After reading the marks: writing one would hide the marks of other nodes.
+        for kind in list(self._unsent_marks):
             self._send_change(kind)
 
     async def _read_marks(self, *, notifies: bool) -> None:

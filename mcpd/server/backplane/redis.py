@@ -26,7 +26,7 @@ from redis.exceptions import RedisError, ResponseError
 from mcpd.errors import ConfigurationError
 from mcpd.protocol.printable import printable
 from mcpd.server.backplane.base import BackplaneAway, Item, Receive
-from mcpd.server.backplane.memory import LocalBus
+from mcpd.server.backplane.memory import LocalBus, Remote
 
 log = logging.getLogger("mcpd")
 
@@ -176,8 +176,6 @@ _CONNECT = 1.0
 _ANSWER = 2.0
 _WHOLE = 2.5
 """Seconds that one pipeline may take in total, so that no caller waits longer than 3."""
-_PROBE_EVERY = 0.25
-"""While the backplane is away, one command per this many seconds is sent to find out whether it is back."""
 _MOST_WAITING = 10_000
 
 _GROUP = "workers"
@@ -205,17 +203,16 @@ return 1
 _Command: TypeAlias = tuple[tuple[str | bytes | int, ...], asyncio.Future[Any]]
 
 
-class RedisBackplane:
+class RedisBackplane(Remote):
     """See `Backplane`. All names begin with `mcpd:` and the namespace. Raises ConfigurationError for a bad URL.
 
     It connects when the first command is sent: a server starts without it, and reports that it is away.
     """
 
     def __init__(self, url: str, namespace: str) -> None:
-        self.away_since: float | None = None
+        super().__init__()
         self._prefix = f"mcpd:{namespace}:"
         self._is_closed = False
-        self._probe_at = 0.0
         self._waiting: list[_Command] = []
         self._sender: asyncio.Task[None] | None = None
         self._url = url
@@ -280,13 +277,7 @@ class RedisBackplane:
         loop = asyncio.get_running_loop()
         if self._is_closed:
             raise BackplaneAway("the backplane is closed")
-        if self.away_since is not None:
-            if loop.time() < self._probe_at:
-                raise BackplaneAway("the backplane is away")
-            self._probe_at = loop.time() + _PROBE_EVERY
-        if len(self._waiting) >= _MOST_WAITING:
-            raise BackplaneAway("too many commands wait for the backplane")
-
+        self.check_reachable(has_room=len(self._waiting) < _MOST_WAITING)
         answer: asyncio.Future[Any] = loop.create_future()
         self._waiting.append((command, answer))
         if self._sender is None or self._sender.done():
@@ -316,7 +307,7 @@ class RedisBackplane:
                         pipe.execute_command(*command)
                     answers = await pipe.execute(raise_on_error=False)
             except (OSError, RedisError) as error:  # TimeoutError is an OSError
-                self._lost(error)
+                self.lost(str(error) or type(error).__name__)
                 self._fail(batch, "the backplane is away")
                 self._fail(self._waiting, "the backplane is away")
                 self._waiting = []
@@ -325,7 +316,7 @@ class RedisBackplane:
                 self._fail(batch, "the backplane is closed")
                 raise
 
-            self._found()
+            self.reached()
             for (_, answer), result in zip(batch, answers, strict=True):
                 if not answer.done():
                     answer.set_result(result)
@@ -334,19 +325,6 @@ class RedisBackplane:
         for _, answer in commands:
             if not answer.done():
                 answer.set_result(ConnectionError(why))
-
-    def _lost(self, error: Exception) -> None:
-        loop = asyncio.get_running_loop()
-        self._probe_at = loop.time() + _PROBE_EVERY
-        if self.away_since is None:
-            self.away_since = loop.time()
-            log.warning("the backplane is away: %s", printable(str(error) or type(error).__name__))
-
-    def _found(self) -> None:
-        if self.away_since is not None:
-            away = asyncio.get_running_loop().time() - self.away_since
-            self.away_since = None
-            log.warning("the backplane is back after %.1f s", away)
 
     # -- values ------------------------------------------------------------------------------
 

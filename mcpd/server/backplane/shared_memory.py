@@ -18,7 +18,7 @@ from msgspec import Meta, MsgspecError, convert
 from msgspec.msgpack import Decoder, Encoder
 
 from mcpd.server.backplane.base import BackplaneAway, Item, Receive
-from mcpd.server.backplane.memory import LocalBus, MemoryBackplane
+from mcpd.server.backplane.memory import LocalBus, MemoryBackplane, Remote
 
 MOST_FRAME_BYTES = 80 * 1024 * 1024
 """More than the largest message that any transport accepts."""
@@ -99,24 +99,21 @@ GAP = "gap"
 
 _ANSWER = 2.5
 """Seconds to wait for a response, so that no caller waits longer than 3."""
-_PROBE_EVERY = 0.25
-"""While the parent does not respond, one command per this many seconds is sent to find out whether it is back."""
 _MOST_WAITING = 10_000
 _MOST_UNSENT_BYTES = 128 * 1024 * 1024
 
 
-class SharedBackplane:
+class SharedBackplane(Remote):
     """See `Backplane`. Takes over `connected`, the worker's end of the socket.
 
     Once the parent has ended, the backplane stays away.
     """
 
     def __init__(self, connected: socket.socket) -> None:
-        self.away_since: float | None = None
+        super().__init__()
         self._socket = connected
         self._is_over = ""
         """Why no command can be sent any more; empty while it is possible."""
-        self._probe_at = 0.0
         self._number = 0
         self._waiting: dict[int, asyncio.Future[Any]] = {}
         self._unsent: list[bytes] = []
@@ -141,12 +138,8 @@ class SharedBackplane:
         loop = asyncio.get_running_loop()
         if self._is_over:
             raise BackplaneAway(self._is_over)
-        if self.away_since is not None:
-            if loop.time() < self._probe_at:
-                raise BackplaneAway("the backplane is away")
-            self._probe_at = loop.time() + _PROBE_EVERY
-        if len(self._waiting) >= _MOST_WAITING or self._unsent_bytes() > _MOST_UNSENT_BYTES:
-            raise BackplaneAway("too many commands wait for the backplane")
+        has_room = len(self._waiting) < _MOST_WAITING and self._unsent_bytes() <= _MOST_UNSENT_BYTES
+        self.check_reachable(has_room=has_room)
 
         self._number += 1
         number = self._number
@@ -161,7 +154,7 @@ class SharedBackplane:
             async with asyncio.timeout(_ANSWER):
                 found, why = await answer
         except TimeoutError:
-            self._lost()
+            self.lost("the parent process does not respond")
             raise BackplaneAway("the backplane does not respond") from None
         finally:
             self._waiting.pop(number, None)
@@ -199,26 +192,13 @@ class SharedBackplane:
             answer = self._waiting.get(number)
             if answer is not None and not answer.done():
                 answer.set_result((body, word))
-            self._found()
+            self.reached()
         elif word == GAP:
             self._local.report_gap()
         else:
             self._local.deliver(word, body)
 
     # -- being away --------------------------------------------------------------------------
-
-    def _lost(self) -> None:
-        loop = asyncio.get_running_loop()
-        self._probe_at = loop.time() + _PROBE_EVERY
-        if self.away_since is None:
-            self.away_since = loop.time()
-            log.warning("the backplane is away: the parent process does not respond")
-
-    def _found(self) -> None:
-        if self.away_since is not None:
-            away = asyncio.get_running_loop().time() - self.away_since
-            self.away_since = None
-            log.warning("the backplane is back after %.1f s", away)
 
     def _ended(self) -> None:
         """The other end is closed."""
@@ -283,10 +263,10 @@ class SharedBackplane:
         return None if found is None else Item(*found)
 
     async def renew(self, name: str, who: str, item: Item, lease: float) -> bool:
-        return bool(await self._ask("renew", name, who, item.id, lease))
+        return bool(await self._ask("renew", name, who, Item(item.id, b""), lease))
 
     async def done(self, name: str, who: str, item: Item) -> bool:
-        return bool(await self._ask("done", name, who, item.id))
+        return bool(await self._ask("done", name, who, Item(item.id, b"")))
 
 
 _MOST_UNREAD_BYTES = 16 * 1024 * 1024
@@ -382,12 +362,6 @@ class _Member(FrameProtocol):
         if word == "set":
             value, ttl, only_new = rest
             return await memory.set(name, value, ttl, only_new=only_new)
-        if word == "renew":
-            who, id, lease = rest
-            return await memory.renew(name, who, Item(id, b""), lease)
-        if word == "done":
-            who, id = rest
-            return await memory.done(name, who, Item(id, b""))
         do: Callable[..., Coroutine[Any, Any, object]] = getattr(memory, word)
         return await do(name, *rest)
 
@@ -415,8 +389,8 @@ _BODIES: dict[str, Any] = {
     "unsubscribe": tuple[str],
     "push": tuple[str, bytes, _Ttl],
     "claim": tuple[str, str, _Ttl],
-    "renew": tuple[str, str, str, _Ttl],
-    "done": tuple[str, str, str],
+    "renew": tuple[str, str, Item, _Ttl],
+    "done": tuple[str, str, Item],
 }
 """The arguments of each command."""
 

@@ -8,9 +8,8 @@ from __future__ import annotations
 import asyncio
 import os
 import sqlite3
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from time import time
 from typing import TypeVar
 
@@ -79,19 +78,22 @@ class SqliteBackplane(OwnBus):
         self.away_since = None
         return result
 
-    @contextmanager
-    def _writing(self) -> Iterator[sqlite3.Connection]:
-        """A transaction for writing. Now and then it deletes expired data first."""
+    async def _write(self, work: Callable[[sqlite3.Connection], _T]) -> _T:
+        """Run `work` in a transaction. Now and then expired data is deleted first."""
+        return await self._run(lambda: self._in_transaction(work))
+
+    def _in_transaction(self, work: Callable[[sqlite3.Connection], _T]) -> _T:
         self._db.execute("BEGIN IMMEDIATE")
         try:
             if self._writes % _SWEEP_EVERY == 0:
                 self._sweep()
             self._writes += 1
-            yield self._db
+            result = work(self._db)
         except BaseException:
             self._db.execute("ROLLBACK")
             raise
         self._db.execute("COMMIT")
+        return result
 
     def _sweep(self) -> None:
         now = time()
@@ -125,48 +127,41 @@ class SqliteBackplane(OwnBus):
         return await self._run(lambda: self._get(key))
 
     async def set(self, key: str, value: bytes, ttl: float, *, only_new: bool = False) -> bool:
-        def work() -> bool:
-            with self._writing() as db:
-                if only_new and self._get(key) is not None:
-                    return False
-                db.execute("INSERT OR REPLACE INTO kv VALUES (?, ?, ?)", (key, value, time() + ttl))
-                return True
+        def work(db: sqlite3.Connection) -> bool:
+            if only_new and self._get(key) is not None:
+                return False
+            db.execute("INSERT OR REPLACE INTO kv VALUES (?, ?, ?)", (key, value, time() + ttl))
+            return True
 
-        return await self._run(work)
+        return await self._write(work)
 
     async def swap(self, key: str, old: bytes | None, new: bytes, ttl: float) -> bool:
-        def work() -> bool:
-            with self._writing() as db:
-                if self._get(key) != old:
-                    return False
-                db.execute("INSERT OR REPLACE INTO kv VALUES (?, ?, ?)", (key, new, time() + ttl))
-                return True
+        def work(db: sqlite3.Connection) -> bool:
+            if self._get(key) != old:
+                return False
+            db.execute("INSERT OR REPLACE INTO kv VALUES (?, ?, ?)", (key, new, time() + ttl))
+            return True
 
-        return await self._run(work)
+        return await self._write(work)
 
     async def delete(self, key: str) -> None:
-        def work() -> None:
-            with self._writing() as db:
-                db.execute("DELETE FROM kv WHERE key = ?", (key,))
-
-        await self._run(work)
+        await self._write(lambda db: db.execute("DELETE FROM kv WHERE key = ?", (key,)))
 
     # -- logs --------------------------------------------------------------------------------
 
     async def append(self, name: str, entries: Sequence[bytes], most: int, ttl: float) -> None:
         name = "l" + name
 
-        def work() -> None:
-            with self._writing() as db:
-                self._live(name, ttl)
-                db.executemany("INSERT INTO log (name, entry) VALUES (?, ?)", [(name, entry) for entry in entries])
-                db.execute(
-                    "DELETE FROM log WHERE name = ? AND id <= "
-                    "(SELECT id FROM log WHERE name = ? ORDER BY id DESC LIMIT 1 OFFSET ?)",
-                    (name, name, most),
-                )
+        def work(db: sqlite3.Connection) -> None:
+            self._live(name, ttl)
+            db.executemany("INSERT INTO log (name, entry) VALUES (?, ?)", [(name, entry) for entry in entries])
+            db.execute(
+                "DELETE FROM log WHERE name = ? AND id <= "
+                "(SELECT id FROM log WHERE name = ? ORDER BY id DESC LIMIT 1 OFFSET ?)",
+                (name, name, most),
+            )
 
-        await self._run(work)
+        await self._write(work)
 
     async def read(self, name: str, after: str = "", limit: int = 1000) -> list[tuple[str, bytes]]:
         name = "l" + name
@@ -187,59 +182,47 @@ class SqliteBackplane(OwnBus):
     async def push(self, name: str, data: bytes, ttl: float) -> None:
         name = "q" + name
 
-        def work() -> None:
-            with self._writing() as db:
-                self._live(name, ttl)
-                db.execute("INSERT INTO queue (name, data) VALUES (?, ?)", (name, data))
+        def work(db: sqlite3.Connection) -> None:
+            self._live(name, ttl)
+            db.execute("INSERT INTO queue (name, data) VALUES (?, ?)", (name, data))
 
-        await self._run(work)
+        await self._write(work)
 
     async def claim(self, name: str, who: str, lease: float) -> Item | None:
         name = "q" + name
 
-        def work() -> Item | None:
-            with self._writing() as db:
-                if self._is_over(name):
-                    return None
-                row = db.execute(
-                    "SELECT id, data FROM queue WHERE name = ? AND until <= ? ORDER BY who = '', id LIMIT 1",
-                    (name, time()),
-                ).fetchone()
-                if row is None:
-                    return None
-                db.execute("UPDATE queue SET who = ?, until = ? WHERE id = ?", (who, time() + lease, row[0]))
-                return Item(str(row[0]), row[1])
+        def work(db: sqlite3.Connection) -> Item | None:
+            if self._is_over(name):
+                return None
+            row = db.execute(
+                "SELECT id, data FROM queue WHERE name = ? AND until <= ? ORDER BY who = '', id LIMIT 1",
+                (name, time()),
+            ).fetchone()
+            if row is None:
+                return None
+            db.execute("UPDATE queue SET who = ?, until = ? WHERE id = ?", (who, time() + lease, row[0]))
+            return Item(str(row[0]), row[1])
 
-        return await self._run(work)
+        return await self._write(work)
 
     async def renew(self, name: str, who: str, item: Item, lease: float) -> bool:
-        name = "q" + name
-
-        def work() -> bool:
-            with self._writing() as db:
-                if self._is_over(name):
-                    return False
-                changed = db.execute(
-                    "UPDATE queue SET until = ? WHERE name = ? AND id = ? AND who = ?",
-                    (time() + lease, name, int(item.id), who),
-                )
-                return changed.rowcount == 1
-
-        return await self._run(work)
+        return await self._change("UPDATE queue SET until = ?", "q" + name, who, item, time() + lease)
 
     async def done(self, name: str, who: str, item: Item) -> bool:
-        name = "q" + name
+        return await self._change("DELETE FROM queue", "q" + name, who, item)
 
-        def work() -> bool:
-            with self._writing() as db:
-                if self._is_over(name):
-                    return False
-                changed = db.execute(
-                    "DELETE FROM queue WHERE name = ? AND id = ? AND who = ?", (name, int(item.id), who)
-                )
-                return changed.rowcount == 1
+    async def _change(self, statement: str, name: str, who: str, item: Item, *values: float) -> bool:
+        """Change a claimed item. Returns False if it belongs to somebody else by now."""
 
-        return await self._run(work)
+        def work(db: sqlite3.Connection) -> bool:
+            if self._is_over(name):
+                return False
+            changed = db.execute(
+                f"{statement} WHERE name = ? AND id = ? AND who = ?", (*values, name, int(item.id), who)
+            )
+            return changed.rowcount == 1
+
+        return await self._write(work)
 
 
 def _opened(path: str) -> sqlite3.Connection:

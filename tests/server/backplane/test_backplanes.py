@@ -312,7 +312,7 @@ class TestShared:
     ) -> None:
         """SCALE-21: each gives up in time, then at once; what comes late shows that it is back."""
         monkeypatch.setattr("mcpd.server.backplane.shared_memory._ANSWER", SHORT)
-        monkeypatch.setattr("mcpd.server.backplane.shared_memory._PROBE_EVERY", 600.0)
+        monkeypatch.setattr("mcpd.server.backplane.memory._PROBE_EVERY", 600.0)
         monkeypatch.setattr("mcpd.server.backplane.shared_memory._MOST_WAITING", 2)
         ours, its = socketpair()
         one = SharedBackplane(its)
