@@ -15,7 +15,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from hmac import compare_digest
 from time import time
-from typing import Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from msgspec import Struct
 from msgspec.json import encode
@@ -25,6 +25,9 @@ from mcpd.protocol.principal import ANONYMOUS, Origin, Principal
 from mcpd.protocol.printable import printable
 from mcpd.protocol.state_keys import StateKeys
 from mcpd.transports.challenge import build
+
+if TYPE_CHECKING:
+    from mcpd.transports.routes import Route
 
 log = logging.getLogger("mcpd")
 
@@ -149,6 +152,11 @@ class Protection(ABC):
     @abstractmethod
     def __call__(self, headers: Mapping[str, str], /) -> Principal | Refusal | Coroutine[Any, Any, Principal | Refusal]:
         """Authenticate a request. A request without credentials is refused with the error "unauthorized"."""
+
+    @property
+    def routes(self) -> Sequence[Route]:
+        """The routes of a login server."""
+        return ()
 
     def known(self, authorization: bytes) -> Principal | None:
         """Return the principal of a cached `Authorization` header, or None.

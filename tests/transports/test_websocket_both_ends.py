@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import logging
 import tracemalloc
 from collections.abc import Callable
 
@@ -184,17 +183,6 @@ async def test_a_receiver_that_fails_ends_the_connection(
     assert bare.socket.writes[-1][:4] == b"\x88\x10" + (1011).to_bytes(2, "big")
     assert "no such thing" in caplog.text
     assert not bare.channel.is_open
-
-
-async def test_a_log_at_debug_shows_each_frame(caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.DEBUG, "mcpd.websocket.wire"):
-        bare = Bare()
-        recorder = bare.open()
-        bare.channel.data_received(made(TEXT, b"seen"))
-    assert recorder.frames == [b"seen"]
-    assert bare.socket.writes == [b"\x81\x04seen"]
-    for way in "<>":
-        assert any(f"{way} TEXT 'seen'" in record.getMessage() for record in caplog.records)
 
 
 async def test_nothing_is_read_behind_a_close_frame() -> None:

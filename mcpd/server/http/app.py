@@ -52,9 +52,6 @@ _LONGEST_CHECKED = 1024
 _DEFAULT_ACCESS = Access()
 _DEFAULT_SETTINGS = HttpSettings()
 
-_Known: TypeAlias = Principal | Refusal
-_Found: TypeAlias = _Known | Coroutine[Any, Any, _Known]
-
 
 class _HeaderCheck(NamedTuple):
     """The problem of requests with certain headers: `refusal` for Host and Origin, `fault` for the others of a POST."""
@@ -206,12 +203,12 @@ class HttpApp:
             return self.routes.serve(request, refusal)
         if refusal is not None:
             log.warning("Refused a request: %d %s", refusal.status, printable(refusal.text.rstrip()))
-            return request.refuse(refusal)
+            raise Refused(refusal)
 
         if self._cors.is_enabled:
-            request.response_headers = self._cors.headers(request)
-            if request.method == "OPTIONS" and self._cors.is_preflight(request):
-                return request.answer_empty(204, self._cors.preflight(request))
+            preflight = self._cors.answer(request)
+            if preflight is not None:
+                return preflight
 
         if self._authentication is not None:
             if self._known_by is not None:
@@ -221,33 +218,26 @@ class HttpApp:
                 if user is not None:
                     request.user = user
                     return self._serve(request, check)
-            return self._admit(request, check, self._who(self._authentication, request))
+            return self._admit(request, check, self._authentication)
         return self._serve(request, check)
 
-    def _who(self, authentication: Authentication, request: HttpRequest) -> _Found:
-        """Return the sender of a request or its refusal; a coroutine if the authenticator is asynchronous."""
+    async def _who(self, authentication: Authentication, request: HttpRequest) -> Principal | Refusal:
+        """Return the sender of a request, or its refusal."""
         path = "" if request.path in self.paths else request.path
         found = authentication.check(RequestHeaders(request.headers, request.repeated, request.method, path))
-        if self._identify is None or not isinstance(found, Principal):
-            return found
-        return authentication.call(_identified, (self._identify, request.scope))
+        if self._identify is not None and isinstance(found, Principal):
+            found = authentication.call(_identified, (self._identify, request.scope))
+        return await found if isinstance(found, Coroutine) else found
 
-    def _admit(self, request: HttpRequest, check: _HeaderCheck, found: _Found) -> Step:
-        """Answer a request whose sender is known, refuse it, or await the authenticator first."""
-        if isinstance(found, Principal):
-            request.user = found
-            return self._serve(request, check)
-        if isinstance(found, Refusal):
-            if self.guard.lets_in(found):
-                return self._serve(request, check)  # as an anonymous user with few permissions
-            log.warning("Refused a request: %d", found.status)
-            return request.refuse(found)
-        return self._admit_later(request, check, found)
-
-    async def _admit_later(
-        self, request: HttpRequest, check: _HeaderCheck, pending: Coroutine[Any, Any, _Known]
-    ) -> Step:
-        return self._admit(request, check, await pending)
+    async def _admit(self, request: HttpRequest, check: _HeaderCheck, authentication: Authentication) -> Step:
+        """Answer a request once its sender is known, or refuse it."""
+        known = await self._who(authentication, request)
+        if isinstance(known, Principal):
+            request.user = known
+        elif not self.guard.lets_in(known):  # otherwise an anonymous user with few permissions
+            log.warning("Refused a request: %d", known.status)
+            raise Refused(known)
+        return self._serve(request, check)
 
     def _serve(self, request: HttpRequest, check: _HeaderCheck) -> Step:
         """Answer an admitted request to the endpoint."""
@@ -257,15 +247,14 @@ class HttpApp:
             return self._post(request)
         if request.method not in ("GET", "DELETE"):
             text = f"{request.method[:20]} is not supported here.\n"
-            return request.refuse(Refusal(405, text, (("Allow", "GET, POST, DELETE"),)))
+            raise Refused(Refusal(405, text, (("Allow", "GET, POST, DELETE"),)))
         endpoint = self._named.get(request.headers.get(b"mcp-protocol-version"), self._legacy)
         return endpoint.get(request) if request.method == "GET" else endpoint.delete(request)
 
     async def _refuse_websocket(self, request: HttpRequest) -> Refusal | None:
-        found: _Found = self._check_headers(request).refusal or ANONYMOUS
-        if isinstance(found, Principal) and self._authentication is not None:
-            found = self._who(self._authentication, request)
-        known = await found if isinstance(found, Coroutine) else found
+        known: Principal | Refusal = self._check_headers(request).refusal or ANONYMOUS
+        if isinstance(known, Principal) and self._authentication is not None:
+            known = await self._who(self._authentication, request)
         if isinstance(known, Refusal):
             log.warning("Refused a WebSocket: %d", known.status)
             return known
@@ -313,7 +302,7 @@ class HttpApp:
 
         if admitted_at is not self.core.revocations and admitted_at.was_revoked(request.user):
             # Revoked before the body arrived: the request could otherwise listen as long as the token is valid.
-            return request.refuse(self.core.deny(request, AccessDenied("Authenticate again", error="invalid_token")))
+            raise Refused(self.core.deny(request, AccessDenied("Authenticate again", error="invalid_token")))
 
         posted = decode_batch(message) if isinstance(message, Batch) else message
         if self.core.watch_post is not None:

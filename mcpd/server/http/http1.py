@@ -16,7 +16,7 @@ from mcpd.errors import missing_extra
 from mcpd.protocol.budget import SMALL, Charge, client_of
 from mcpd.server.http import exchange as framing
 from mcpd.server.http.exchange import Exchange, HttpState
-from mcpd.server.http.request import WHEN_GONE, Header, when_gone
+from mcpd.server.http.request import Header
 from mcpd.transports.accepting import is_tls
 from mcpd.transports.authentication import Refusal
 
@@ -244,7 +244,6 @@ class Http1Protocol(asyncio.Protocol):
             "query_string": url.query or b"",
             "headers": headers,
             "state": {},
-            WHEN_GONE: when_gone,
         }
         self._newest = Exchange(
             self,

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from msgspec import UNSET
 
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from mcpd.server.dispatcher.observing import PostFrames
 
 
-T = TypeVar("T")
-
 Scope: TypeAlias = MutableMapping[str, Any]
 Receive: TypeAlias = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send: TypeAlias = Callable[[MutableMapping[str, Any]], Awaitable[None]]
@@ -31,8 +29,6 @@ Header: TypeAlias = tuple[bytes, bytes]
 
 JSON: Header = (b"content-type", b"application/json")
 EVENT_STREAM: Header = (b"content-type", b"text/event-stream")
-WHEN_GONE = "mcpd.when_gone"
-"""The key of our own listener's scopes with the function that reports that a client has left."""
 
 _BIT_JSON, _BIT_EVENTS = 1, 2
 _ACCEPTED = {
@@ -77,15 +73,15 @@ def _nobody(request: HttpRequest) -> str:
 class HttpRequest:
     """One request and its response. `repeated` are the headers that came more than once, whose values are joined."""
 
-    __slots__ = ("_on_refused", "_send", "charge", "headers", "method", "path", "receive", "repeated",
-                 "response_headers", "scope", "status", "user", "watch")  # fmt: skip
+    __slots__ = ("_on_refused", "charge", "headers", "method", "path", "receive", "repeated",
+                 "response_headers", "scope", "send", "status", "user", "watch")  # fmt: skip
 
     def __init__(
         self, scope: Scope, receive: Receive, send: Send, on_refused: Callable[[str], object] | None = None
     ) -> None:
         self.scope = scope
         self.receive = receive
-        self._send = send
+        self.send = send
         self._on_refused = on_refused
         self.method: str = scope["method"]
 
@@ -215,17 +211,17 @@ class HttpRequest:
             self.watch.sent(body)
         self.status = status
         fields = [kind, (b"content-length", b"%d" % len(body)), *headers, *self.response_headers]
-        await self._send({"type": "http.response.start", "status": status, "headers": fields})
-        await self._send({"type": "http.response.body", "body": body if self.method != "HEAD" else b""})
+        await self.send({"type": "http.response.start", "status": status, "headers": fields})
+        await self.send({"type": "http.response.body", "body": body if self.method != "HEAD" else b""})
 
     async def answer_empty(self, status: int, headers: Iterable[Header] = ()) -> None:
         """Send a response without a body."""
         self.status = status
         lengths = () if status in (204, 304) else ((b"content-length", b"0"),)
-        await self._send(
+        await self.send(
             {"type": "http.response.start", "status": status, "headers": [*lengths, *headers, *self.response_headers]}
         )
-        await self._send({"type": "http.response.body", "body": b""})
+        await self.send({"type": "http.response.body", "body": b""})
 
     async def refuse(self, refusal: Refusal, headers: Iterable[Header] = ()) -> None:
         """Send a refusal: JSON with an `error` for clients, text for browsers."""
@@ -248,16 +244,12 @@ class HttpRequest:
             headers = (*headers, (b"retry-after", b"5"))
         await self.answer(status, encode(failure), JSON, headers)
 
-    def register(self, when_gone: Callable[[Send, Callable[[], object]], T], callback: Callable[[], object]) -> T:
-        """Let a connection of our own listener call back when the client has left."""
-        return when_gone(self._send, callback)
-
     async def begin(self, headers: Iterable[Header]) -> Send:
         """Begin a response of unknown length. Returns the function that sends the parts of its body."""
         self.status = 200
         self.headers = _NOTHING  # the response may last for hours, and the headers were read
-        await self._send({"type": "http.response.start", "status": 200, "headers": [*headers, *self.response_headers]})
-        return self._send
+        await self.send({"type": "http.response.start", "status": 200, "headers": [*headers, *self.response_headers]})
+        return self.send
 
 
 def _read_accept(value: bytes) -> int:
@@ -294,24 +286,15 @@ class Departure:
         self._callback = None
 
 
-def when_gone(send: Any, callback: Callable[[], object]) -> Departure | None:
-    """Register a callback with the exchange of `http1` that has this `send`. Returns None if the exchange has ended, or
-    its body is incomplete."""
-    exchange: Any = getattr(send, "__self__", None)
-    if not hasattr(exchange, "departure") or exchange.more_body or exchange.is_gone or exchange.is_complete:
-        return None
-    departure = exchange.departure = Departure(callback)
-    return departure
-
-
 def on_departure(request: HttpRequest, callback: Callable[[], object]) -> Departure | asyncio.Task[None]:
     """Call `callback` when the client of a request has left, or the response is complete. Cancel with `cancel`.
 
-    ASGI servers other than ours report it only to a pending `receive`, which takes a task.
+    Exchanges of our own listener call back, unless their body is incomplete. Other ASGI servers report it only to a
+    pending `receive`, which takes a task.
     """
-    when_gone = request.scope.get(WHEN_GONE)
-    departure: Departure | None = None if when_gone is None else request.register(when_gone, callback)
-    if departure is not None:
+    exchange: Any = getattr(request.send, "__self__", None)
+    if hasattr(exchange, "departure") and not (exchange.more_body or exchange.is_gone or exchange.is_complete):
+        departure = exchange.departure = Departure(callback)
         return departure
     return asyncio.get_running_loop().create_task(_watch(request.receive, callback), name="mcpd-watch")
 

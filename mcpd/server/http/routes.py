@@ -15,7 +15,7 @@ import logging
 import re
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any, Protocol, TypeAlias, runtime_checkable
+from typing import Any, TypeAlias
 from urllib.parse import urlsplit
 
 from msgspec.json import encode
@@ -62,8 +62,18 @@ class Cors:
         self._origins = {origin.lower().encode() for origin in origins}
         self.is_enabled = bool(self._origins)
 
-    def headers(self, request: HttpRequest) -> tuple[Header, ...]:
-        """Return the headers of every response to a request."""
+    def answer(self, request: HttpRequest, methods: bytes = _METHODS) -> Coroutine[Any, Any, None] | None:
+        """Add the headers of every response. Returns the answer to a preflight, None for any other request.
+
+        `methods` are the methods of the path.
+        """
+        request.response_headers = self._headers(request)
+        is_preflight = request.method == "OPTIONS" and b"access-control-request-method" in request.headers
+        if is_preflight and b"origin" in request.headers:
+            return request.answer_empty(204, self._preflight(request, methods))
+        return None
+
+    def _headers(self, request: HttpRequest) -> tuple[Header, ...]:
         origin = request.headers.get(b"origin")
         if origin is None or origin.lower() not in self._origins:
             return ((b"vary", b"Origin"),)
@@ -73,12 +83,8 @@ class Cors:
             (b"vary", b"Origin"),
         )
 
-    def is_preflight(self, request: HttpRequest) -> bool:
-        """Whether a request is a preflight of a browser."""
-        return b"access-control-request-method" in request.headers and b"origin" in request.headers
-
-    def preflight(self, request: HttpRequest, methods: bytes = _METHODS) -> tuple[Header, ...]:
-        """Return the headers of a preflight response besides `headers`; `methods` are the methods of the path.
+    def _preflight(self, request: HttpRequest, methods: bytes) -> tuple[Header, ...]:
+        """Return the headers of a preflight response besides those of every response.
 
         Tools may read any header, so a configured page may send all headers that it requests.
         """
@@ -262,16 +268,8 @@ _FAILED = Refusal(500, "The server failed to answer; details are in its log.\n")
 _ENDING = Refusal(503, "The server is shutting down.\n", _RETRY)
 _NOT_STARTED = Refusal(503, "The server could not start; details are in its log.\n", _RETRY)
 
-_Known: TypeAlias = Principal | Refusal
-FindSender: TypeAlias = Callable[[HttpRequest], _Known | Coroutine[Any, Any, _Known]]
-"""Returns the sender of a request or its refusal; a coroutine if the authenticator is asynchronous."""
-
-
-@runtime_checkable
-class HasRoutes(Protocol):
-    """A protection of the endpoint that has routes of its own, such as a login server."""
-
-    routes: Sequence[Route]
+FindSender: TypeAlias = Callable[[HttpRequest], Coroutine[Any, Any, Principal | Refusal]]
+"""Returns the sender of a request, or its refusal."""
 
 
 class _Caller:
@@ -397,28 +395,21 @@ class Router:
                 await request.answer_empty(204, (allowed, (b"access-control-allow-headers", b"*")))
                 return
         elif self._cors.is_enabled:
-            request.response_headers = self._cors.headers(request)
-            if request.method == "OPTIONS" and self._cors.is_preflight(request):
-                await request.answer_empty(204, self._cors.preflight(request, ", ".join(found).encode()))
+            preflight = self._cors.answer(request, ", ".join(found).encode())
+            if preflight is not None:
+                await preflight
                 return
 
         if route is None:
             await request.refuse(_not_allowed(request.method, found) if found else self._nothing(request))
-        elif await self._is_admitted(request, route):
-            await self._serve_route(request, route)
-
-    async def _is_admitted(self, request: HttpRequest, route: Route) -> bool:
-        """Find the sender of a request. Returns False after refusing it."""
-        if route.public or self._find_sender is None:
-            return True
-        found = self._find_sender(request)
-        known = await found if isinstance(found, Coroutine) else found
-        if isinstance(known, Refusal):
-            await _refuse(request, known)
-            return False
-
-        request.user = known
-        return True
+            return
+        if not route.public and self._find_sender is not None:
+            known = await self._find_sender(request)
+            if isinstance(known, Refusal):
+                await _refuse(request, known)
+                return
+            request.user = known
+        await self._serve_route(request, route)
 
     async def _serve_route(self, request: HttpRequest, route: Route) -> None:
         settings = self._core.settings
@@ -510,7 +501,7 @@ def _documents(guard: Guard, endpoint: str) -> Sequence[Route]:
         Route(path, partial(_document, content), public=True, any_origin=True)
         for path, content in guard.protection.documents(endpoint).items()
     ]
-    return [*documents, *guard.protection.routes] if isinstance(guard.protection, HasRoutes) else documents
+    return [*documents, *guard.protection.routes]
 
 
 async def _document(content: Callable[[str], bytes], request: RouteRequest) -> RouteResponse:

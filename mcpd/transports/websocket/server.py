@@ -33,59 +33,9 @@ __all__ = ["Endpoint", "Limits", "WebSocketLimits", "WebSocketListener"]
 
 
 wire_log = logging.getLogger("mcpd.websocket.wire")
-"""The logger that the library uses for these connections."""
+"""The logger that the library uses for these connections. Below level error it logs every frame and every header."""
 
-# Headers that are useful in logs and contain no secret. The subprotocol may contain one: browsers, which cannot set
-# headers, put tokens there.
-_SHOWN = frozenset(
-    [
-        "connection",
-        "content-length",
-        "content-type",
-        "date",
-        "host",
-        "origin",
-        "sec-websocket-accept",
-        "sec-websocket-extensions",
-        "sec-websocket-key",
-        "sec-websocket-version",
-        "upgrade",
-        "user-agent",
-    ]
-)
-
-
-def _says_something(record: logging.LogRecord) -> bool:
-    """Drops the library's "connection open" at level info, which does not say whose connection it is."""
-    return record.levelno != logging.INFO or wire_log.isEnabledFor(logging.DEBUG)
-
-
-def _without_secrets(record: logging.LogRecord) -> bool:
-    args = record.args
-    if isinstance(args, tuple):
-        if record.msg in ("< %s: %s", "> %s: %s"):
-            name, value = args
-            record.args = printable(name), printable(value) if str(name).lower() in _SHOWN else "(not shown)"
-        else:
-            record.args = tuple(_shown(arg) for arg in args)
-
-    if record.exc_info and record.levelno <= logging.DEBUG:
-        # The text may quote the request line. The client receives the reason, and another log line has it.
-        kind = record.exc_info[0]
-        record.exc_info = None
-        record.msg = f"{record.msg} ({'' if kind is None else kind.__name__})"
-    return True
-
-
-def _shown(arg: object) -> object:
-    if isinstance(arg, str) and arg.startswith("/"):
-        path, query, _ = arg.partition("?")
-        return printable(path) + ("?(not shown)" if query else "")
-    return arg if isinstance(arg, int) else printable(arg)
-
-
-wire_log.addFilter(_says_something)
-wire_log.addFilter(_without_secrets)
+wire_log.setLevel(logging.ERROR)
 
 log = logging.getLogger("mcpd.websocket")
 
