@@ -85,13 +85,13 @@ def test_every_block_is_run() -> None:
     assert set(SHELL) == RUN_BY_A_TEST
     assert [block.file for block in FILES] == [
         *["server.py"] * BEFORE_CHECK,
+        "test_server.py",
         "server.py",
         "apps/bed.html",
         "apps/bed.html",
         "server.py",
         "server.py",
         "asgi.py",
-        "test_server.py",
     ]
     assert len(OUTPUT) == 1
     assert len(BLOCKS) == len(FILES) + len(OUTPUT) + sum(block.language == "sh" for block in BLOCKS)
