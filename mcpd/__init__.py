@@ -12,8 +12,10 @@ from mcpd.moved import install as install_old_names
 TYPE_CHECKING = False  # as type checkers know it; `typing` is loaded when the collector rests (`cli.main`)
 
 if TYPE_CHECKING:
-    from mcpd.apps.host.host import Host as Host
-    from mcpd.apps.host.options import HostOptions as HostOptions
+    from mcpd.apps.host.host import (
+        Host as Host,
+        HostOptions as HostOptions,
+    )
     from mcpd.apps.host.shown_view import Hooks as Hooks
     from mcpd.client import (
         Callbacks as Callbacks,
@@ -142,8 +144,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _NAMES = {
-    "mcpd.apps.host.host": ("Host",),
-    "mcpd.apps.host.options": ("HostOptions",),
+    "mcpd.apps.host.host": ("Host", "HostOptions"),
     "mcpd.apps.host.shown_view": ("Hooks",),
     "mcpd.client": ("Callbacks", "Client", "ClientLimits"),
     "mcpd.client.auth.settings": (

@@ -9,7 +9,7 @@ import json
 from typing import Any, TypeVar
 
 from mcpd.apps.host.document import ViewDocument, grant
-from mcpd.apps.host.options import style_variables
+from mcpd.apps.host.host import style_variables
 from mcpd.apps.host.view import View, ViewPhase
 from mcpd.apps.host.view.context import ContainerDimensions, HostContext, HostCss, HostStyles
 from mcpd.apps.host.view.events import Event

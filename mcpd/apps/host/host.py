@@ -10,31 +10,97 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+from functools import cache
 from typing import Any, Literal, NamedTuple
 
-from msgspec import Raw, structs
+from msgspec import Raw, Struct, field, structs
+from msgspec.json import decode
 
+from mcpd import __version__
 from mcpd.apps.host.channels import Pump, Relay, ViewChannel, attach, open_relay
 from mcpd.apps.host.conversation import Conversation
-from mcpd.apps.host.document import ViewDocument, grant
+from mcpd.apps.host.document import Profile, ViewDocument, grant
 from mcpd.apps.host.document_cache import DocumentCache
-from mcpd.apps.host.options import HostOptions, Treatment, default_context
 from mcpd.apps.host.shown_view import Hooks, ShownView, ViewRequestHandler, host_capabilities, settle
 from mcpd.apps.host.tool_call import ToolCall
-from mcpd.apps.host.view import View
-from mcpd.apps.host.view.context import HostContext, ToolInfo, merge
+from mcpd.apps.host.view import View, ViewLimits
+from mcpd.apps.host.view.context import HostContext, HostStyles, ToolInfo, merge
 from mcpd.apps.host.view.outgoing import model_names
 from mcpd.apps.host.view.policy import ViewSettings
 from mcpd.apps.tool_metadata import OFFER, is_for_model, model_tools, resource_uri
-from mcpd.client import Callbacks, Client
+from mcpd.client import Callbacks, Client, ClientLimits
 from mcpd.client.callbacks import ListKind, detached
+from mcpd.client.channels import ChannelWatcher
 from mcpd.client.session import OnProgress
 from mcpd.client.target import Target
 from mcpd.errors import ConfigurationError, LocalProtocolError
 from mcpd.protocol.printable import printable
+from mcpd.protocol.types.base import Implementation
 from mcpd.protocol.types.features import Tool
+from mcpd.server.extensions.ui.assets import bundled_folder
 from mcpd.transports.websocket.server import WebSocketLimits
+
+
+@cache
+def style_variables() -> dict[str, str]:
+    """Return a value for each of the 76 style variables of the specification.
+
+    Text colours have a contrast of at least 4.5:1 on the primary background. The values use `light-dark()`, so that a
+    change of the theme needs no new variables. Set all variables or none: for a missing one a View uses a value of its
+    own, and the mixture may be unreadable.
+    """
+    with open(os.path.join(bundled_folder(), "theme.json"), "rb") as file:
+        return decode(file.read(), type=dict[str, str])
+
+
+def default_context() -> HostContext:
+    """Return the default host context: our theme, inline only."""
+    return HostContext(
+        styles=HostStyles(variables=style_variables()),
+        display_mode="inline",
+        available_display_modes=["inline"],
+        user_agent=f"mcpd/{__version__}",
+    )
+
+
+class HostOptions(Struct, frozen=True, kw_only=True):
+    """Settings of a `Host`.
+
+    `context` is merged over `default_context`. `permissions` are the browser features that a View may use if it asks
+    for them (camera, microphone, geolocation, clipboardWrite). `profile` selects the policy (`document.Profile`).
+    `fresh_seconds` is how long a document is used without reading it again. `version` fixes the protocol version
+    towards the server. `timeout` is how many seconds the server may be silent. `limits` are for Views, `client_limits`
+    for the server. `watcher` receives each frame between host and server.
+    """
+
+    info: Implementation = field(default_factory=lambda: Implementation(name="mcpd", version=__version__))
+    context: HostContext = field(default_factory=HostContext)
+    permissions: tuple[str, ...] = ()
+    profile: Profile = "strict"
+    limits: ViewLimits = ViewLimits()
+    max_views: int = 16
+    fresh_seconds: float = 60.0
+    version: str | None = None
+    timeout: float | None = 60.0
+    client_limits: ClientLimits = ClientLimits()
+    watcher: ChannelWatcher | None = None
+
+
+class Treatment(Struct, frozen=True, kw_only=True):
+    """Settings of one View that imitate other hosts, for previews and tests. None means the setting of the host.
+
+    `profile` and `permissions` are those of `HostOptions`. `rewrite` receives the method and params of each
+    notification about the call that opened the View, and the results of `tools/call` of the View. It returns what is
+    sent instead; for a notification None sends nothing. `sends_early` sends the notifications directly after the answer
+    to `ui/initialize`, which the specification forbids.
+    """
+
+    profile: Profile | None = None
+    permissions: tuple[str, ...] | None = None
+    rewrite: Callable[[str, Raw], Raw | None] | None = None
+    sends_early: bool = False
 
 
 class ToolList:

@@ -1,24 +1,216 @@
 """The two ports of a preview, both on this machine only: the page with its API, and the sandbox.
 
+The API is JSON-RPC 2.0 over a WebSocket, one text frame for each message, with requests in both directions. A page
+needs its own Host, its exact Origin and, in the first message and soon, the token of the address that the user
+opened. Another page, even on another port, is refused before it can send a message.
+
 Loaded while the server of the user starts in a process of its own (`preview`), because both take about as long.
 """
 
 from __future__ import annotations
 
+import asyncio
+import logging
 import os
+from collections.abc import Callable, Coroutine
+from hmac import compare_digest
+from typing import Any
 
-from mcpd.apps.preview.api import ApiEndpoint
-from mcpd.apps.preview.methods import PageRequestHandler
+from msgspec import Raw, Struct
+from msgspec.json import decode as decode_json
+from websockets.frames import CloseCode
+from websockets.http11 import Request as HandshakeRequest
+
+from mcpd.apps.preview.messages import Hello, NoParams
+from mcpd.apps.preview.methods import NOTIFICATIONS, REQUESTS, PageRequestHandler
 from mcpd.apps.preview.sandbox import Origins, PageFiles, Sandbox
 from mcpd.apps.preview.session import Page, PreviewSession
 from mcpd.apps.preview.views import PageViews
+from mcpd.errors import InternalError, InvalidParams, McpdError, MethodNotFound, ProtocolError, RemoteError
 from mcpd.protocol.channel import Channel, Receiver
+from mcpd.protocol.jsonrpc import (
+    MALFORMED,
+    Failure,
+    Notification,
+    Request,
+    Response,
+    Result,
+    decode,
+    encode,
+    error_answer,
+    explain,
+)
+from mcpd.protocol.principal import ANONYMOUS, Principal
+from mcpd.protocol.printable import printable
 from mcpd.server.extensions.ui.assets import bundled_folder
 from mcpd.server.http.core import HttpSettings
 from mcpd.server.http.listener import HttpListener
 from mcpd.server.http.pages import PageApp
 from mcpd.transports.accepting import ConnectionLimit
+from mcpd.transports.authentication import Refusal, RequestHeaders
+from mcpd.transports.guards import Access, Guard
+from mcpd.transports.websocket.connection import WebSocketChannel
 from mcpd.transports.websocket.server import Endpoint, WebSocketLimits
+
+log = logging.getLogger("mcpd.preview")
+
+PATH = "/api"
+HELLO_SECONDS = 5.0
+MAX_PAGES = 16
+
+MakeHandler = Callable[[Page, str], PageRequestHandler]
+"""Returns the handler of a page, from the page and its origin."""
+
+
+class ApiEndpoint(Endpoint):
+    """Decides who may connect. `is_page` receives Host and Origin; a page has to send `token` first."""
+
+    def __init__(
+        self,
+        is_page: Callable[[str | None, str | None], bool],
+        token: str,
+        make_handler: MakeHandler,
+        limits: WebSocketLimits,
+        connection_limit: ConnectionLimit,
+    ) -> None:
+        super().__init__(self._begin, Guard(Access()), limits, (PATH,), connection_limit)
+        self._is_page = is_page
+        self._token = token
+        self._make_handler = make_handler
+
+    def check(self, headers: RequestHeaders) -> Principal | Refusal:
+        """Allow the page alone. A program that sends no Origin is refused too."""
+        if not self._is_page(headers.get("host"), headers.get("origin")):
+            return Refusal(403, "Only the page of this preview may connect here.\n")
+        return ANONYMOUS
+
+    def refuse(self, request: HandshakeRequest) -> Refusal | None:
+        """Refuse other paths, and too many pages."""
+        if request.path != PATH:
+            return Refusal(404, f"Connect to {PATH}.\n")
+        if len(self.connections) > MAX_PAGES:
+            return Refusal(503, f"{MAX_PAGES} pages are open; close one first.\n")
+        return super().refuse(request)
+
+    def _begin(self, channel: Channel) -> Receiver:
+        assert isinstance(channel, WebSocketChannel)
+        origin = dict(channel.origin().headers()).get("origin", "")
+        return PageConnection(channel, self._token, lambda page: self._make_handler(page, origin))
+
+
+class PageConnection:
+    """The connection of one page: receives its frames and answers its requests."""
+
+    def __init__(
+        self, channel: WebSocketChannel, token: str, make_handler: Callable[[Page], PageRequestHandler]
+    ) -> None:
+        self._channel = channel
+        self._token = token
+        self._make_handler = make_handler
+        self._handler: PageRequestHandler | None = None
+        self._page = Page(channel)
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._loop = asyncio.get_running_loop()
+
+        reason = f"the first message must be hello, within {HELLO_SECONDS:g} seconds"
+        self._timer = self._loop.call_later(HELLO_SECONDS, self._refuse, reason)
+
+    def receive(self, frame: bytes) -> None:
+        """Take one message of the page."""
+        try:
+            message = decode(frame)
+        except ProtocolError as error:
+            if self._handler is None:
+                self._refuse("the first message must be hello")
+            else:
+                self._channel.send(encode(error_answer(error, error.request_id)))
+            return
+
+        if self._handler is None:
+            self._on_hello(message)
+        elif isinstance(message, Request):
+            self._start(self._answer(self._handler, message))
+        elif isinstance(message, Notification):
+            self._on_notification(self._handler, message)
+        elif isinstance(message, (Response, Failure)):
+            self._page.receive(message)
+
+    def receive_error(self, error: ProtocolError) -> None:
+        """Close the connection after an invalid frame."""
+        self._refuse(error.message)
+
+    def closed(self, error: McpdError | None = None) -> None:
+        """End everything that belongs to the page."""
+        self._timer.cancel()
+        handler, self._handler = self._handler, None
+        self._page.closed()
+        for task in self._tasks:
+            task.cancel()
+
+        if handler is not None:
+            handler.session.pages.remove(self._page)
+            handler.views.end()
+
+    def _on_hello(self, message: object) -> None:
+        if not isinstance(message, Request) or message.method != "hello" or not self._has_token(message.params):
+            self._refuse("the first message must be hello, with the token of the address that was printed")
+            return
+        self._timer.cancel()
+        handler = self._handler = self._make_handler(self._page)
+        handler.session.pages.append(self._page)
+        self._start(self._answer(handler, message))
+
+    def _has_token(self, params: Raw) -> bool:
+        try:
+            token = decode_json(params, type=Hello).token
+        except MALFORMED:
+            return False
+        return compare_digest(token.encode("utf-8", "replace"), self._token.encode())
+
+    def _refuse(self, reason: str) -> None:
+        log.warning("A page was refused: %s", printable(reason))
+        self._channel.fail(CloseCode.POLICY_VIOLATION, reason)
+
+    async def _answer(self, handler: PageRequestHandler, request: Request) -> None:
+        try:
+            if request.method not in REQUESTS:
+                raise MethodNotFound(f"Unknown method: {request.method!r:.80}")
+            params_type, handle = REQUESTS[request.method]
+            result = await handle(handler, _decode_params(params_type, request))
+            answer: object = Result(request.id, NoParams() if result is None else result)
+        except (ProtocolError, RemoteError) as error:
+            answer = error_answer(error, request.id)
+        except McpdError as error:
+            answer = error_answer(RemoteError(-32000, str(error)), request.id)
+        except Exception:
+            log.exception("%s failed", printable(request.method))
+            answer = error_answer(InternalError(), request.id)
+        self._channel.send(encode(answer))
+
+    def _on_notification(self, handler: PageRequestHandler, notification: Notification) -> None:
+        if notification.method not in NOTIFICATIONS:
+            return
+        params_type, handle = NOTIFICATIONS[notification.method]
+        try:
+            handle(handler, decode_json(notification.params, type=params_type))
+        except MALFORMED as error:
+            text = "A page sent an invalid %s: %s"
+            log.warning(text, printable(notification.method), printable(explain(error)))
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+        task = self._loop.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+
+def _decode_params(params_type: type[Struct], request: Request) -> Any:
+    if params_type is NoParams:
+        return NoParams()
+    try:
+        return decode_json(request.params if bytes(request.params) else b"{}", type=params_type)
+    except MALFORMED as error:
+        raise InvalidParams(f"Invalid params: {explain(error)}") from None
+
 
 MAX_FRAME_BYTES = 64 * 1024 * 1024
 """For a message of the page, which may contain one of a View, or an answer that the user wrote instead of a model."""

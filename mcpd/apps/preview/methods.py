@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, TypeVar, get_type_hints
 
 from msgspec import Raw, Struct
 from msgspec.json import decode
@@ -34,6 +34,31 @@ MAX_CALLS = 200
 MAX_LIST_PAGES = 1000
 
 
+Handle = Callable[["PageRequestHandler", Any], Awaitable[Any]]
+
+REQUESTS: dict[str, tuple[type[Struct], Handle]] = {}
+"""The requests of a page: the type of the params and the function. A function without a result is answered with {}."""
+
+NOTIFICATIONS: dict[str, tuple[type[Struct], Callable[[PageRequestHandler, Any], None]]] = {}
+"""The notifications of a page: the type of the params and the function."""
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def _request(method: str, table: dict[str, Any] = REQUESTS) -> Callable[[F], F]:
+    """Decorate the function of a request. The annotation of its argument is the type of the params."""
+
+    def add(function: F) -> F:
+        table[method] = get_type_hints(function)["params"], function
+        return function
+
+    return add
+
+
+def _notification(method: str) -> Callable[[F], F]:
+    return _request(method, NOTIFICATIONS)
+
+
 class PageRequestHandler:
     """Handles the requests of one page, and has its calls and Views."""
 
@@ -50,6 +75,7 @@ class PageRequestHandler:
     def _client(self) -> Client:
         return self.session.host.client
 
+    @_request("hello")
     async def hello(self, params: messages.NoParams) -> Any:
         return {
             "mcpd": __version__,
@@ -63,6 +89,7 @@ class PageRequestHandler:
             "context": self.session.context,
         }
 
+    @_request("server/connect")
     async def connect(self, params: messages.Connect) -> messages.ServerInfo:
         if params.version is not None and params.version not in table.SUPPORTED:
             raise InvalidParams(f"protocol version {params.version!r:.40}: there are {', '.join(table.SUPPORTED)}")
@@ -70,22 +97,27 @@ class PageRequestHandler:
 
     # ------------------------------------------------------------------------------------- server
 
+    @_request("tools/list")
     async def list_tools(self, params: messages.NoParams) -> Any:
         # The host lists the tools when it connects and when they change, which may have just happened.
         entries = await self.session.host.listed_tools(fresh_seconds=FRESH_SECONDS)
         return {"tools": [_tool_entry(raw) for raw in entries]}
 
+    @_request("resources/subscribe")
     async def subscribe(self, params: messages.Uri) -> None:
         await self._client.subscribe(params.uri)
 
+    @_request("resources/unsubscribe")
     async def unsubscribe(self, params: messages.Uri) -> None:
         await self._client.unsubscribe(params.uri)
 
+    @_request("logging/setLevel")
     async def set_level(self, params: messages.SetLevel) -> None:
         await self._client.set_log_level(params.level)
 
     # ------------------------------------------------------------------------------------- calls
 
+    @_request("tools/call")
     async def call_tool(self, params: messages.ToolsCall) -> Any:
         call = self._calls.get(params.call_id)
         if call is None or call.name != params.name:
@@ -102,6 +134,7 @@ class PageRequestHandler:
         content = list(result.content)
         return {"result": call.raw_result, "milliseconds": milliseconds, "view": call.view_uri, "text": content}
 
+    @_request("call/begin")
     async def begin_call(self, params: messages.BeginCall) -> None:
         self._begin_call(params)
 
@@ -130,6 +163,7 @@ class PageRequestHandler:
             raise InvalidParams(f"unknown call {call_id!r:.80}")
         return call
 
+    @_request("call/partial")
     async def partial_call(self, params: messages.PartialCall) -> Any:
         """Stream arguments. The page sends all characters each time, a model only the new ones."""
         call, before = self._call(params.call_id), self._written.get(params.call_id, "")
@@ -139,57 +173,71 @@ class PageRequestHandler:
         call.stream_arguments(params.text[len(before) :])
         return {"closed": call.partial}
 
+    @_request("call/cancel")
     async def cancel_call(self, params: messages.CancelCall) -> None:
         self._call(params.call_id).cancel(params.reason)
 
     # ------------------------------------------------------------------------------------- Views
 
+    @_request("view/open")
     async def open_view(self, params: messages.OpenView) -> messages.ViewInfo:
         call = self._call(params.call_id)
         if call.view_uri is None:
             raise InvalidRequest(f"the tool {call.name} has no View")
         return await self.views.open(call, params.call_id, params.context)
 
+    @_request("view/close")
     async def close_view(self, params: messages.CloseView) -> Any:
         return {"clean": await self.views.close(params.view_id, params.reason)}
 
+    @_request("view/reload")
     async def reload_view(self, params: messages.ViewId) -> messages.ViewInfo:
         return await self.views.reload(params.view_id)
 
+    @_request("view/ping")
     async def ping_view(self, params: messages.ViewId) -> Any:
         return {"milliseconds": round(await self.views.ping(params.view_id) * 1000, 2)}
 
+    @_request("view/context")
     async def change_context(self, params: messages.ChangeContext) -> None:
         self.views.change_context(params.view_id, params.context)
 
+    @_request("view/tools")
     async def view_tools(self, params: messages.ViewId) -> Any:
         return {"tools": self.views.shown(params.view_id).app_tools}
 
+    @_request("view/tools/call")
     async def call_view_tool(self, params: messages.CallViewTool) -> Any:
         view = self.views.shown(params.view_id)
         return await view.call_app_tool(params.name, params.arguments, confirmed=params.confirmed)
 
+    @_request("view/permission")
     async def allow_permission(self, params: messages.AllowPermission) -> None:
         if params.name not in PERMISSIONS:
             raise InvalidParams(f"permission {params.name!r:.40}: there are {', '.join(PERMISSIONS)}")
         self.views.allow(params.view_id, params.name)
 
+    @_request("quirks/set")
     async def set_quirks(self, params: messages.SetQuirks) -> None:
         self.views.quirks = params.quirks
 
+    @_request("profile/set")
     async def set_profile(self, params: messages.SetProfile) -> None:
         if self.views.is_plain and params.profile != "opaque":
             raise InvalidParams("this browser does not resolve the names of the sandbox, so Views must be opaque")
         self.views.profile = params.profile
 
+    @_notification("view/message")
     def receive_from_view(self, params: messages.ViewMessage) -> None:
         self.views.receive(params.view_id, params.message)
 
+    @_notification("view/lost")
     def view_lost(self, params: messages.ViewLost) -> None:
         self.views.lost(params.view_id, params.reason)
 
     # ------------------------------------------------------------------------------------- records
 
+    @_request("conversation/get")
     async def conversation(self, params: messages.NoParams) -> Any:
         conversation = self.session.conversation
         messages = [
@@ -203,6 +251,7 @@ class PageRequestHandler:
         ]  # fmt: skip
         return {"messages": messages, "context": context}
 
+    @_request("trace/get")
     async def trace(self, params: messages.TraceGet) -> Any:
         return self.session.trace.get(params)
 
@@ -241,9 +290,6 @@ async def _read_list(client: Client, method: str, member: str) -> list[Raw]:
     return entries
 
 
-Handle = Callable[[PageRequestHandler, Any], Awaitable[Any]]
-
-
 def _list(method: str, member: str) -> Handle:
     async def handle(handler: PageRequestHandler, params: messages.NoParams) -> Any:
         return {member: await _read_list(handler.session.host.client, method, member)}
@@ -258,42 +304,11 @@ def _forward(method: str) -> Handle:
     return handle
 
 
-_Handler = PageRequestHandler
-
-REQUESTS: dict[str, tuple[type[Struct], Handle]] = {
-    "hello": (messages.NoParams, _Handler.hello),
-    "server/connect": (messages.Connect, _Handler.connect),
-    "tools/list": (messages.NoParams, _Handler.list_tools),
+REQUESTS |= {
     "resources/list": (messages.NoParams, _list("resources/list", "resources")),
     "resources/templates/list": (messages.NoParams, _list("resources/templates/list", "resourceTemplates")),
     "prompts/list": (messages.NoParams, _list("prompts/list", "prompts")),
     "resources/read": (messages.Uri, _forward("resources/read")),
     "prompts/get": (messages.GetPrompt, _forward("prompts/get")),
     "completion/complete": (messages.Complete, _forward("completion/complete")),
-    "resources/subscribe": (messages.Uri, _Handler.subscribe),
-    "resources/unsubscribe": (messages.Uri, _Handler.unsubscribe),
-    "logging/setLevel": (messages.SetLevel, _Handler.set_level),
-    "tools/call": (messages.ToolsCall, _Handler.call_tool),
-    "call/begin": (messages.BeginCall, _Handler.begin_call),
-    "call/partial": (messages.PartialCall, _Handler.partial_call),
-    "call/cancel": (messages.CancelCall, _Handler.cancel_call),
-    "view/open": (messages.OpenView, _Handler.open_view),
-    "view/close": (messages.CloseView, _Handler.close_view),
-    "view/reload": (messages.ViewId, _Handler.reload_view),
-    "view/ping": (messages.ViewId, _Handler.ping_view),
-    "view/context": (messages.ChangeContext, _Handler.change_context),
-    "view/tools": (messages.ViewId, _Handler.view_tools),
-    "view/tools/call": (messages.CallViewTool, _Handler.call_view_tool),
-    "view/permission": (messages.AllowPermission, _Handler.allow_permission),
-    "quirks/set": (messages.SetQuirks, _Handler.set_quirks),
-    "profile/set": (messages.SetProfile, _Handler.set_profile),
-    "conversation/get": (messages.NoParams, _Handler.conversation),
-    "trace/get": (messages.TraceGet, _Handler.trace),
 }
-"""The requests of a page: the type of the params and the function. A function without a result is answered with {}."""
-
-NOTIFICATIONS: dict[str, tuple[type[Struct], Callable[[PageRequestHandler, Any], None]]] = {
-    "view/message": (messages.ViewMessage, _Handler.receive_from_view),
-    "view/lost": (messages.ViewLost, _Handler.view_lost),
-}
-"""The notifications of a page: the type of the params and the function."""

@@ -18,8 +18,7 @@ from msgspec import Raw, Struct, ValidationError, convert, to_builtins
 
 from mcpd.apps.host.conversation import Conversation
 from mcpd.apps.host.document import Profile
-from mcpd.apps.host.host import Host
-from mcpd.apps.host.options import HostOptions, default_context
+from mcpd.apps.host.host import Host, HostOptions, default_context
 from mcpd.apps.host.shown_view import Hooks, ShownView
 from mcpd.apps.host.view import events
 from mcpd.apps.host.view.context import DisplayMode, HostContext, merge

@@ -16,7 +16,7 @@ from msgspec import Raw
 from msgspec.json import decode
 
 from mcpd.apps.host.document import OUTER_TOKENS, Profile
-from mcpd.apps.host.options import Treatment
+from mcpd.apps.host.host import Treatment
 from mcpd.apps.host.shown_view import ShownView
 from mcpd.apps.host.tool_call import ToolCall
 from mcpd.apps.host.view.context import HostContext, merge

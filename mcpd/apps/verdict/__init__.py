@@ -1,8 +1,8 @@
 """`mcpd apps test`: tries the apps of a server and reports what would not work in a strict host.
 
 `run` is the place to start: it reads the `metadata` and the `document` of each app, calls a tool (`calling`), and shows
-the app in a `browser`. `showing` has the checks of an app that is shown, `trial` one showing of it; their findings are
-a `report`. Commands and their output belong in `mcpd.cli`.
+the app in a `browser`. A `trial` is one showing of it; the findings are a `report`. Commands and their output belong in
+`mcpd.cli`.
 """
 
 from __future__ import annotations

@@ -237,7 +237,7 @@ def _calls(words: Sequence[str]) -> dict[str, dict[str, Any]]:
 async def _test(
     terminal: Terminal, server: ServerOptions, options: TryOptions, as_json: bool, junit: str | None, verbose: bool
 ) -> int:
-    from mcpd.apps.host.options import HostOptions
+    from mcpd.apps.host.host import HostOptions
     from mcpd.apps.verdict.run import try_apps
 
     # The report contains what the host logs about a View.

@@ -16,7 +16,7 @@ from support.clock import until
 from support.host_program import HTML, Guest, Program, each_channel, on_channel
 
 from mcpd import HostOptions
-from mcpd.apps.host.options import style_variables
+from mcpd.apps.host.host import style_variables
 from mcpd.apps.host.view import ViewPhase
 from mcpd.apps.host.view.context import ContainerDimensions, HostContext, HostCss, HostStyles
 from mcpd.apps.host.view.events import Closed, SizeChanged

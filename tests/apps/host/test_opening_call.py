@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from msgspec import Raw
 
-from mcpd.apps.host.view.announcements import OpeningCall
 from mcpd.apps.host.view.messages import TOOL_CANCELLED, TOOL_INPUT, TOOL_INPUT_PARTIAL, TOOL_RESULT
+from mcpd.apps.host.view.outgoing import OpeningCall
 from mcpd.errors import LocalProtocolError
 from mcpd.protocol.types.features import CallToolResult, TextContent
 

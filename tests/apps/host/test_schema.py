@@ -10,7 +10,7 @@ from msgspec import structs
 from support.apps_schema import METHODS, AppsSchema
 from support.host_stage import CONTEXT, SETTINGS, Stage, tool
 
-from mcpd.apps.host.options import style_variables
+from mcpd.apps.host.host import style_variables
 from mcpd.apps.host.view.context import (
     ContainerDimensions,
     DeviceCapabilities,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from mcpd.apps.host.options import style_variables
+from mcpd.apps.host.host import style_variables
 
 
 def test_the_names_are_the_specifications(shared: Path) -> None:

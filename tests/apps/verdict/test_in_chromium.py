@@ -13,7 +13,7 @@ import pytest
 from support.browser import find_chromium
 
 from mcpd import Server, ViewResult, view_result
-from mcpd.apps.verdict import showing, trial
+from mcpd.apps.verdict import run, trial
 from mcpd.apps.verdict.report import AppReport, AppsReport, Check, TryOptions, skipped
 from mcpd.apps.verdict.run import try_apps
 
@@ -114,14 +114,14 @@ def test_what_apps_get_wrong_is_named(tmp_path: Path, monkeypatch: pytest.Monkey
         pytest.skip("needs Chromium: apt-get install chromium")
 
     # Quirks are tried on the frail one: of one that does everything wrong they say nothing more.
-    quirk_checks = showing._quirk_checks
+    quirk_checks = run._quirk_checks
 
     async def tried(trials: Any, names: tuple[str, ...], known: frozenset[str]) -> list[Check]:
         if trials.call.name == "rude":
             return [skipped(f"quirk-{name}", "A quirk", "not here") for name in names]
         return await quirk_checks(trials, names, known)
 
-    monkeypatch.setattr(showing, "_quirk_checks", tried)
+    monkeypatch.setattr(run, "_quirk_checks", tried)
     options = TryOptions(browser=find_chromium(), timeout=8, screenshots=str(tmp_path))
     report = asyncio.run(try_apps(make_server(), options))
     what_a_rude_app_does_is_named(report)
@@ -223,9 +223,9 @@ def test_one_that_never_stops_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     async def loop_tool() -> str:
         return "once"
 
-    async def run() -> AppsReport:
+    async def tried() -> AppsReport:
         async with asyncio.timeout(120):
             return await try_apps(server, TryOptions(browser=find_chromium(), timeout=10))
 
-    (app,) = asyncio.run(run()).apps
+    (app,) = asyncio.run(tried()).apps
     assert "its page stood still for 2 s" in said(app, "handshake")

@@ -1,6 +1,7 @@
 """The life of one View, seen by the host: a state machine without I/O, tasks or a clock.
 
-Start with `view`, which has the states; `requests` has a function for each method of a View, `messages` the structs.
+Start with `view`, which has the states. `requests` has what a View asks for, `outgoing` what the host sends, and
+`messages` the structs.
 """
 
 from __future__ import annotations

@@ -38,7 +38,6 @@ from msgspec.json import Decoder
 
 from mcpd.apps.host.document import Grant, ViewDocument
 from mcpd.apps.host.view import messages
-from mcpd.apps.host.view.announcements import Announcements, ListKind
 from mcpd.apps.host.view.context import ContextFeed, HostContext
 from mcpd.apps.host.view.events import (
     AppToolsChanged,
@@ -51,10 +50,9 @@ from mcpd.apps.host.view.events import (
     ModelContextUpdate,
     Pong,
 )
-from mcpd.apps.host.view.incoming import Incoming
-from mcpd.apps.host.view.outgoing import Outgoing
+from mcpd.apps.host.view.outgoing import Announcements, ListKind, Outgoing
 from mcpd.apps.host.view.policy import Denied, TooMuch, ViewSettings, WrongState, rule_of
-from mcpd.apps.host.view.requests import NOTIFICATIONS, ViewState, decode_params
+from mcpd.apps.host.view.requests import NOTIFICATIONS, Incoming, ViewState, decode_params
 from mcpd.apps.host.view.wire import MessageReader, ViewOutput
 from mcpd.errors import InternalError, LocalProtocolError, ProtocolError
 from mcpd.protocol.jsonrpc import Failure, Notification, Request, Response
