@@ -8,8 +8,8 @@ Spec: MCP Apps 2026-01-26, "Resource Discovery", Visibility; rules APP-S-01, APP
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
 
 from mcpd.protocol.types.features import Tool
 from mcpd.server.extensions.ui.constants import FLAT_URI, MIME_TYPE, SCHEME, UI
@@ -68,33 +68,41 @@ def _is_visible(tool: Tool, audience: str) -> bool:
     return isinstance(visibility, list) and audience in visibility
 
 
-def tool_problems(listed: Mapping[str, Any]) -> list[str]:
-    """Return the problems of the `_meta` of a tool as it was listed, one line each for the author of the server."""
-    meta = listed.get("_meta")
-    if not isinstance(meta, Mapping):
-        return []
+class ToolProblem(NamedTuple):
+    """A mistake in the `_meta` of a tool, for the author of the server."""
 
-    problems: list[str] = []
+    text: str
+    advice: str
+    rule: str
+    """The rule of docs/rules.toml."""
+    is_error: bool = True
+
+
+def tool_problems(meta: Mapping[str, Any] | None) -> Iterator[ToolProblem]:
+    """Yield the problems of the `_meta` of a tool as it was listed."""
+    meta = meta or {}
     if meta.get("ui") is not None and not isinstance(meta["ui"], Mapping):
-        problems.append("_meta.ui must be an object")
+        yield ToolProblem(f"_meta.ui is {meta['ui']!r}", "write an object", "APP-S-10")
     ui = ui_member(meta)
     nested, flat = ui.get("resourceUri"), meta.get(FLAT_URI)
-    for where, uri in (("_meta.ui.resourceUri", nested), (f'_meta["{FLAT_URI}"]', flat)):
-        if uri is not None and not (isinstance(uri, str) and uri.startswith(SCHEME)):
-            problems.append(f"{where} must begin with {SCHEME}")
-    if nested is not None and flat is not None and nested != flat:
-        problems.append(f'_meta.ui.resourceUri and _meta["{FLAT_URI}"] name different resources; the first is used')
-    if nested is None and isinstance(flat, str):
-        problems.append(f'_meta.ui.resourceUri is missing; current hosts do not read _meta["{FLAT_URI}"]')
+    uri = flat if nested is None else nested
+    if uri is not None and not (isinstance(uri, str) and uri.startswith(SCHEME)):
+        yield ToolProblem(f"{uri!r} does not begin with {SCHEME}", f"write {SCHEME}name/page", "APP-S-01")
+    if nested is None and flat is not None:
+        text = f"_meta.ui.resourceUri is missing; current hosts do not read _meta[{FLAT_URI!r}], the older form"
+        yield ToolProblem(text, "write _meta.ui.resourceUri too", "APP-S-11", is_error=False)
+    elif flat is not None and nested != flat:
+        text = f"names two apps: {nested!r} and, in the older form, {flat!r}; the first is used"
+        yield ToolProblem(text, "name one", "APP-S-11")
+    for name in ("csp", "permissions"):
+        if name in ui:
+            yield ToolProblem(f"_meta.ui.{name} means nothing on a tool", "write it on the resource", "APP-S-12")
 
     visibility = ui.get("visibility")
-    if visibility is not None and not isinstance(visibility, list):
-        problems.append("_meta.ui.visibility must be an array")
-    elif visibility is not None and not [who for who in visibility if who in _AUDIENCES]:
-        problems.append('_meta.ui.visibility has neither "model" nor "app", so nobody may call this tool')
-    elif visibility is not None and any(who not in _AUDIENCES for who in visibility):
-        problems.append('_meta.ui.visibility may contain only "model" and "app"')
-
-    problems += [f"_meta.ui.{name} is ignored on a tool; declare it on the resource" for name in ("csp", "permissions")
-                 if name in ui]  # fmt: skip
-    return problems
+    if visibility is None:
+        return
+    if not isinstance(visibility, list) or not visibility:
+        advice = 'write an array with "model", "app" or both'
+        yield ToolProblem(f"visibility is {visibility!r}", advice, "APP-S-13")
+    elif unknown := [audience for audience in visibility if audience not in _AUDIENCES]:
+        yield ToolProblem(f"visibility names {unknown!r}", 'only "model" and "app" exist', "APP-S-13")

@@ -269,7 +269,8 @@ def _tool_entry(raw: Raw) -> dict[str, Any]:
         return {**members, "name": shown, "visibility": [], "app": None, "problems": [problem]}
 
     audience = [who for who, is_for in (("model", is_for_model), ("app", is_for_app)) if is_for(tool)]
-    return {**listed, "visibility": audience, "app": resource_uri(tool), "problems": tool_problems(listed)}
+    problems = [f"{problem.text}: {problem.advice}" for problem in tool_problems(tool.meta)]
+    return {**listed, "visibility": audience, "app": resource_uri(tool), "problems": problems}
 
 
 async def _read_list(client: Client, method: str, member: str) -> list[Raw]:

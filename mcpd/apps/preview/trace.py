@@ -10,8 +10,8 @@ import asyncio
 import sys
 import time
 from bisect import bisect_left
-from collections import OrderedDict
-from collections.abc import Callable, Iterable, Sequence
+from collections import OrderedDict, deque
+from collections.abc import Callable
 from itertools import islice
 from typing import Any
 
@@ -86,9 +86,7 @@ class Trace:
         self.total = 0
         """How many entries there have been. Their numbers begin at 0."""
         self._notify = notify
-        self._entries: list[TraceEntry | None] = []
-        self._dropped = 0
-        """How many of the first entries have been dropped."""
+        self._entries: deque[TraceEntry] = deque()
         self._bytes = 0
         self._began = time.monotonic()
         self._header = header(["mcpd", *sys.argv[1:]], Recording())
@@ -98,42 +96,35 @@ class Trace:
 
         self._timer: asyncio.TimerHandle | None = None
 
+    @property
+    def _dropped(self) -> int:
+        return self.total - len(self._entries)
+
     # ------------------------------------------------------------------------------------- writing
 
     def add(self, sender: str, receiver: str, data: bytes, note: str = "") -> None:
         """Add a message that passes now. The parties are `host`, `server` and `view:<id>`."""
         head = head_of(data)
         kind, method, request_id = self._classify(sender, receiver, head)
-        at = round(time.monotonic() - self._began, 4)
         gist = _gist(head)
-        self._append(TraceEntry(self.total, at, sender, receiver, kind, method, request_id, data, gist, note))
+        entry = TraceEntry(self.total, self._now(), sender, receiver, kind, method, request_id, data, gist, note)
+        self._append(entry)
 
     def add_note(self, sender: str, receiver: str, note: str) -> None:
         """Add a note about something other than a message: an invalid frame, or the end of the connection."""
-        at = round(time.monotonic() - self._began, 4)
-        self._append(TraceEntry(self.total, at, sender, receiver, "invalid", None, None, b"", note=note))
+        self._append(TraceEntry(self.total, self._now(), sender, receiver, "invalid", None, None, b"", note=note))
+
+    def _now(self) -> float:
+        return round(time.monotonic() - self._began, 4)
 
     def _append(self, entry: TraceEntry) -> None:
         self.total += 1
         self._entries.append(entry)
         self._bytes += len(entry.data)
-        while self._bytes > MAX_BYTES or self.total - self._dropped > MAX_ENTRIES:
-            self._drop_first()
-
+        while self._bytes > MAX_BYTES or len(self._entries) > MAX_ENTRIES:
+            self._bytes -= len(self._entries.popleft().data)
         if self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(_NOTIFY_SECONDS, self._notify_now)
-
-    def _drop_first(self) -> None:
-        place = self._dropped - (self.total - len(self._entries))
-        first = self._entries[place]
-        assert first is not None
-        self._bytes -= len(first.data)
-        self._entries[place] = None
-        self._dropped += 1
-
-        # The list is shortened in large steps.
-        if place >= MAX_ENTRIES:
-            del self._entries[: place + 1]
 
     def _classify(self, sender: str, receiver: str, head: Head | None) -> tuple[str, str | None, Id | None]:
         if head is None:
@@ -168,34 +159,22 @@ class Trace:
         """Return a window for the page: the `total` of entries that pass, the place of the `first`, and the
         `entries`.
         """
-        if asked.masked and asked.whole is None and asked.start == 0:
-            return {**self._window(asked), "header": self._header}
-        return self._window(asked)
-
-    def _window(self, asked: TraceGet) -> dict[str, Any]:
         if asked.whole is not None:
             found = self._entry(asked.whole)
             entries = [] if found is None else [self._entry_json(found, None, asked)]
             return {"total": self.total, "first": asked.whole, "entries": entries}
 
-        count = max(0, min(asked.count, MAX_WINDOW))
-        wanted = asked.filter
-        if wanted is None or wanted == TraceFilter():
-            first = max(asked.start, self._dropped)
-            numbers: Sequence[int] = range(first, min(first + count, self.total))
-            return {"total": self.total, "first": first, "entries": self._entries_json(numbers, asked)}
-
-        view = self._view_of(wanted)
-        gone = bisect_left(view.numbers, self._dropped)
-        first = max(asked.start, gone)
-        numbers = view.numbers[first : first + count]
-        return {"total": len(view.numbers), "first": first, "entries": self._entries_json(numbers, asked)}
-
-    def _entries_json(self, numbers: Iterable[int], asked: TraceGet) -> list[dict[str, Any]]:
-        found = [entry for number in numbers if (entry := self._entry(number)) is not None]
+        # All numbers that pass, also of entries that have been dropped.
+        numbers = range(self.total) if asked.filter in (None, TraceFilter()) else self._view_of(asked.filter).numbers
+        first = max(asked.start, bisect_left(numbers, self._dropped))
+        window = numbers[first : first + max(0, min(asked.count, MAX_WINDOW))]
+        found_entries = [entry for number in window if (entry := self._entry(number)) is not None]
         if asked.brief:
-            return [{**_summary(entry), "preview": entry.gist} for entry in found]
-        return [self._entry_json(entry, CUT_BYTES, asked) for entry in found]
+            entries = [{**_summary(entry), "preview": entry.gist} for entry in found_entries]
+        else:
+            entries = [self._entry_json(entry, CUT_BYTES, asked) for entry in found_entries]
+        answer = {"total": len(numbers), "first": first, "entries": entries}
+        return {**answer, "header": self._header} if asked.masked and asked.start == 0 else answer
 
     def _entry_json(self, entry: TraceEntry, max_bytes: int | None, asked: TraceGet) -> dict[str, Any]:
         """Return an entry with its message, or for a file as a record of `mcpd trace` with masked secrets."""
@@ -204,8 +183,7 @@ class Trace:
         return {**_recorded(entry, max_bytes), "n": entry.n}
 
     def _entry(self, number: int) -> TraceEntry | None:
-        place = number - (self.total - len(self._entries))
-        return self._entries[place] if self._dropped <= number < self.total else None
+        return self._entries[number - self._dropped] if self._dropped <= number < self.total else None
 
     def _view_of(self, wanted: TraceFilter) -> _FilteredView:
         key = repr(wanted).encode()
@@ -216,10 +194,8 @@ class Trace:
                 self._views.popitem(last=False)
 
         self._views.move_to_end(key)
-        begin, offset = max(view.seen, self._dropped), self.total - len(self._entries)
-        for entry in islice(self._entries, begin - offset, None):
-            if entry is not None and view.passes(entry):
-                view.numbers.append(entry.n)
+        unseen = islice(self._entries, max(view.seen - self._dropped, 0), None)
+        view.numbers += [entry.n for entry in unseen if view.passes(entry)]
         view.seen = self.total
         return view
 

@@ -13,12 +13,12 @@ from typing import Any, Final
 from msgspec import Struct, to_builtins
 
 from mcpd.apps.host.document import app_content
-from mcpd.apps.tool_metadata import linked_uri, ui_member
+from mcpd.apps.tool_metadata import is_for_app, is_for_model, linked_uri, tool_problems, ui_member
 from mcpd.apps.verdict.report import Check, Finding, checked, failure, note, warning
 from mcpd.client import Client
 from mcpd.errors import ConfigurationError, McpdError
 from mcpd.protocol.types.features import Resource, Tool
-from mcpd.server.extensions.ui.constants import FLAT_URI, MIME_TYPE, SCHEME, UI, is_app_type, unversioned
+from mcpd.server.extensions.ui.constants import MIME_TYPE, SCHEME, UI, is_app_type, unversioned
 from mcpd.server.extensions.ui.csp_sources import SOURCE_KINDS, read_csp, read_permissions, validate_csp
 
 _MAX_APPS: Final = 200
@@ -165,9 +165,16 @@ def server_checks(server: ServerApps, extensions: Mapping[str, Any] | None) -> l
 def tool_checks(app: App) -> list[Check]:
     """Return the checks of the tools of an app."""
 
-    def visibility() -> Iterator[Finding]:
+    def found(*, of_visibility: bool) -> Iterator[Finding]:
         for tool in app.tools:
-            yield from _visibility_findings(tool)
+            for problem in tool_problems(tool.meta):
+                # A URI of another scheme is a problem of the app, below.
+                if problem.rule != "APP-S-01" and (problem.rule == "APP-S-13") is of_visibility:
+                    finding = failure if problem.is_error else warning
+                    yield finding(f"{tool.name}: {problem.text}", problem.advice, problem.rule)
+
+    def visibility() -> Iterator[Finding]:
+        yield from found(of_visibility=True)
         if app.tools and all("model" not in _audience(tool) for tool in app.tools):
             text = "the model may call no tool that opens the app"
             yield warning(text, 'leave "model" in the visibility of one tool', "APP-S-13")
@@ -177,8 +184,10 @@ def tool_checks(app: App) -> list[Check]:
             yield failure(f"{app.uri} does not begin with {SCHEME}", f"write {SCHEME}name/page", "APP-S-01")
         if app.error:
             yield failure(f"{app.uri} cannot be read: {app.error}", "serve it under exactly this URI", "APP-S-05")
+        yield from found(of_visibility=False)
         for tool in app.tools:
-            yield from _link_findings(tool)
+            for name in sorted(set(ui_member(tool.meta)) - {*_TOOL_MEMBERS, "csp", "permissions"}):
+                yield note(f"{tool.name}: hosts do not know _meta.ui.{name}")
 
     opened = f"opened by {', '.join(tool.name for tool in app.tools) or 'no tool'}"
     seen = ", ".join(f"{tool.name} for {' and '.join(_audience(tool)) or 'nobody'}" for tool in app.tools)
@@ -200,35 +209,6 @@ def resource_checks(app: App) -> list[Check]:
         checked("metadata", "_meta.ui is valid", _metadata_findings(app, ui), declared, ["APP-S-10", "APP-S-08"]),
         checked("permissions", "Permissions are few", _permission_findings(ui), "asks for none", []),
     ]
-
-
-def _visibility_findings(tool: Tool) -> Iterator[Finding]:
-    visibility = ui_member(tool.meta).get("visibility")
-    if visibility is None:
-        return
-    if not isinstance(visibility, list) or not visibility:
-        advice = 'write an array with "model", "app" or both'
-        yield failure(f"{tool.name}: visibility is {visibility!r}", advice, "APP-S-13")
-    elif unknown := [each for each in visibility if each not in ("model", "app")]:
-        text = f"{tool.name}: visibility names {unknown!r}"
-        yield failure(text, 'only "model" and "app" exist', "APP-S-13")
-
-
-def _link_findings(tool: Tool) -> Iterator[Finding]:
-    ui = ui_member(tool.meta)
-    flat, nested = (tool.meta or {}).get(FLAT_URI), ui.get("resourceUri")
-    if nested is None:
-        text = f"{tool.name} names its app only in _meta[{FLAT_URI!r}], the older form"
-        yield warning(text, "write _meta.ui.resourceUri too", "APP-S-11")
-    elif flat is not None and flat != nested:
-        text = f"{tool.name} names two apps: {nested!r} and, in the older form, {flat!r}"
-        yield failure(text, "name one", "APP-S-11")
-    for name in ("csp", "permissions"):
-        if name in ui:
-            text = f"{tool.name}: _meta.ui.{name} means nothing on a tool"
-            yield failure(text, "write it on the resource", "APP-S-12")
-    for name in sorted(set(ui) - {*_TOOL_MEMBERS, "csp", "permissions"}):
-        yield note(f"{tool.name}: hosts do not know _meta.ui.{name}", "")
 
 
 def _type_findings(app: App) -> Iterator[Finding]:
@@ -321,7 +301,4 @@ def _permission_findings(ui: Mapping[str, Any]) -> Iterator[Finding]:
 
 
 def _audience(tool: Tool) -> list[str]:
-    visibility = ui_member(tool.meta).get("visibility")
-    return [
-        each for each in ("model", "app") if visibility is None or (isinstance(visibility, list) and each in visibility)
-    ]
+    return [name for name, is_for in (("model", is_for_model), ("app", is_for_app)) if is_for(tool)]
