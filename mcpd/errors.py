@@ -384,8 +384,8 @@ def as_told(error: BaseException) -> tuple[type[BaseException], BaseException, A
 _CALLERS = {"mcpd", "anyio", "asyncio", "concurrent"}
 
 
+# Receives the errors of decorators while they are collected (`collecting`).
 _take: Callable[[Exception], object] | None = None
-"""Receives the errors of decorators while they are collected (`collecting`)."""
 
 
 @contextmanager

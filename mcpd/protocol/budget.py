@@ -245,7 +245,7 @@ def machine_memory() -> int:
 
 
 def _limit_files() -> list[str]:
-    """Return the files with the memory limits of this process's control group and of its parents."""
+    # Return the files with the memory limits of this process's control group and of its parents.
     found = ["/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"]
     try:
         with open("/proc/self/cgroup", encoding="utf-8", errors="replace") as file:

@@ -26,8 +26,8 @@ from mcpd.protocol.types.base import (
 from mcpd.protocol.versions import table
 from mcpd.protocol.versions.table import Version
 
+# Longest params of `initialize`, in bytes, that are cached for other clients with the same text.
 _MOST_SHARED = 1024
-"""Longest params of `initialize`, in bytes, that are cached for other clients with the same text."""
 
 _NO_CAPABILITIES = ClientCapabilities()
 _decode_capabilities = Decoder(ClientCapabilities).decode

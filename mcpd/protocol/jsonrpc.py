@@ -177,11 +177,10 @@ def decode_other(frame: bytes | Raw | str) -> Message | Batch:
 
 
 def _split(frame: bytes | Raw | str, error: ValidationError) -> Batch:
-    """Split a batch into its parts; `error` is the reason why the frame is not a single message.
-
-    The work is bounded: each part costs a hundred times the bytes of an empty one, so the parts of a large frame must
-    look like messages.
-    """
+    # Split a batch into its parts; `error` is the reason why the frame is not a single message.
+    #
+    # The work is bounded: each part costs a hundred times the bytes of an empty one, so the parts of a large frame must
+    # look like messages.
     try:
         is_large = len(bytes(frame) if isinstance(frame, Raw) else frame) > _LARGE_BATCH_BYTES
         size = len(_probe_parts(frame)) if is_large else 0
@@ -198,11 +197,10 @@ def _split(frame: bytes | Raw | str, error: ValidationError) -> Batch:
 
 
 def _without_lone_surrogates(frame: bytes | Raw | str) -> bytes | None:
-    """Return the frame with U+FFFD for each lone surrogate; None if it has none.
-
-    JavaScript writes lone surrogates for text that was cut inside a character, as text from models sometimes is. JSON
-    leaves their meaning open (RFC 8259 section 8.2). If they were refused, the error answer would lack the id.
-    """
+    # Return the frame with U+FFFD for each lone surrogate; None if it has none.
+    #
+    # JavaScript writes lone surrogates for text that was cut inside a character, as text from models sometimes is. JSON
+    # leaves their meaning open (RFC 8259 section 8.2). If they were refused, the error answer would lack the id.
     data = frame.encode() if isinstance(frame, str) else bytes(frame)
     if len(data) > _MOST_SEARCHED or (b"\\ud" not in data and b"\\uD" not in data):
         return None
@@ -210,8 +208,8 @@ def _without_lone_surrogates(frame: bytes | Raw | str) -> bytes | None:
     return None if whole == data else whole
 
 
+# The longest frame, in bytes, that is searched for lone surrogates: the search is slow.
 _MOST_SEARCHED = 1024 * 1024
-"""The longest frame, in bytes, that is searched for lone surrogates: the search is slow."""
 
 # A pair of surrogates, one alone (group 1), or any other escape.
 _ESCAPE = (
@@ -221,7 +219,7 @@ _ESCAPE = (
 
 
 def _sort(message: _Envelope) -> Message:
-    """Return the message as its kind. The checks run in the order of JSON-RPC 2.0 section 4."""
+    # Return the message as its kind. The checks run in the order of JSON-RPC 2.0 section 4.
     request_id: Any = message.id
     is_answer = message.result is not ABSENT or (message.error is not UNSET and message.error is not None)
     if is_answer and message.method is None:
@@ -244,11 +242,10 @@ def _sort(message: _Envelope) -> Message:
 
 
 def _answer(message: _Envelope) -> Response | Failure:
-    """Return a message without a method as an answer.
-
-    A malformed answer is refused without its id: the id is one of ours, and the peer would take an error with it for
-    the answer to a request of its own.
-    """
+    # Return a message without a method as an answer.
+    #
+    # A malformed answer is refused without its id: the id is one of ours, and the peer would take an error with it for
+    # the answer to a request of its own.
     has_result = message.result is not ABSENT
     has_error = message.error is not UNSET and not (has_result and message.error is None)
     request_id = message.id

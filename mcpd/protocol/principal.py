@@ -163,7 +163,7 @@ _HARMLESS_KEYS = frozenset(("idempotency-key", "x-idempotency-key"))
 
 
 def _is_credential(name: str) -> bool:
-    """Return whether a header may hold a secret. Errs on the side of hiding it."""
+    # Return whether a header may hold a secret. Errs on the side of hiding it.
     if name in _WHOLE or any(word in name for word in _TELLING):
         return True
     return "key" in name.replace("_", "-").split("-") and name not in _HARMLESS_KEYS

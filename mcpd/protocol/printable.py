@@ -47,13 +47,13 @@ def printable_lines(text: str) -> str:
     return "\n".join("\t".join(printable(part, len(part)) for part in line.split("\t")) for line in lines)
 
 
+# Names of members that hold secrets, in lower case and without `-` and `_`.
 _NAMES = frozenset((
     "authorization", "proxyauthorization", "cookie", "setcookie", "apikey", "xapikey", "token", "accesstoken",
     "refreshtoken", "idtoken", "authtoken", "bearertoken", "bearer", "clientsecret", "clientassertion",
     "secret", "secretkey", "privatekey", "password", "passwd", "passphrase", "credential", "credentials",
     "codeverifier",
 ))  # fmt: skip
-"""Names of members that hold secrets, in lower case and without `-` and `_`."""
 
 # A quick test: a text without any of these words contains no secret. Searching for a few words is a hundred times
 # faster than searching for one pattern.
@@ -135,7 +135,7 @@ def _masked(value: object) -> object:
 
 
 def _masked_string(text: str) -> str:
-    """Mask a string, which may contain JSON, as the text of a tool's result often does."""
+    # Mask a string, which may contain JSON, as the text of a tool's result often does.
     if text[:1] in ("{", "["):
         try:
             value = decode(text)

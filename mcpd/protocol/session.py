@@ -84,8 +84,8 @@ __all__ = ["MAX_FRAME_BYTES", "WATCH_BYTES", "Call", "Opening", "Phase", "Sessio
 WATCH_BYTES = 200
 """Memory that one subscription costs, not counting its URI."""
 
+# Open calls of one connection that take nothing of the memory budget; each further call is charged.
 _FREE_CALLS = 64
-"""Open calls of one connection that take nothing of the memory budget; each further call is charged."""
 
 _EMPTY = b"{}"
 _UNKNOWN = ClientIdentity()
@@ -333,10 +333,9 @@ class Session:
         return Call(request.id, request.method, self, request.params, version, params, meta)
 
     def _open_modern(self, request: Request) -> Call:
-        """Open a call whose version is in its own `_meta`, or where no version is known yet.
-
-        The faults are reported in the order of the specification: envelope, version, method, params.
-        """
+        # Open a call whose version is in its own `_meta`, or where no version is known yet.
+        #
+        # The faults are reported in the order of the specification: envelope, version, method, params.
         head: Params = read_params(read_head, request.params)
         meta = head.meta
         method = request.method

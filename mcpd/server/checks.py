@@ -122,7 +122,7 @@ def summary(problems: Sequence[Problem]) -> str:
 
 
 def _of_function(where: str, callee: Any, *, has_schema: bool) -> Iterator[Problem]:
-    """`has_schema` means that the function takes one dict described by a JSON Schema, or nothing."""
+    # `has_schema` means that the function takes one dict described by a JSON Schema, or nothing.
     function = plain_function(callee.function)
     try:
         slots = inspect.signature(callee.function).parameters
@@ -203,7 +203,7 @@ def _of_messages(where: str, callee: Any) -> Iterator[Problem]:
 
 
 def _may_be_messages(hint: Any) -> bool:
-    """Return whether a prompt can be made of some value of this type, as far as the type says."""
+    # Return whether a prompt can be made of some value of this type, as far as the type says.
     if hint in (None, NoneType):
         return False
     kind = typing.get_origin(hint) or hint
@@ -226,7 +226,7 @@ def _classes(hint: Any) -> list[Any]:
 
 
 def _fails(kind: Any) -> bool:
-    """Return whether no object of this class can be written, as far as the class says."""
+    # Return whether no object of this class can be written, as far as the class says.
     if not isinstance(kind, type) or kind in (object, inspect.Parameter.empty) or is_content(kind):
         return False
     # A subclass may be a dataclass.

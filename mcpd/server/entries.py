@@ -120,7 +120,7 @@ def _additions(
     options: Mapping[str, Any],
     meta: dict[str, Any] | None,
 ) -> dict[str, ToolAddition]:
-    """Return what each extension adds to the tool. Extensions take their own keys out of `meta`."""
+    # Return what each extension adds to the tool. Extensions take their own keys out of `meta`.
     given = _options_of(where, installed, options, options.get("extensions") or {})
     added = ((extension.id, extension.tool(name, given.get(extension.id, {}), meta)) for extension in installed)
     return {id: addition for id, addition in added if addition is not None}
@@ -144,7 +144,6 @@ def _options_of(
     options: Mapping[str, Any],
     by_id: Mapping[str, Mapping[str, Any]],
 ) -> dict[str, dict[str, Any]]:
-    """Return the options for each extension, from keywords and from `extensions=`. Raises RegistrationError."""
     given: dict[str, dict[str, Any]] = {}
     known = {extension.id: extension for extension in installed}
     for name, values in by_id.items():
@@ -173,7 +172,7 @@ _AS_LETTERS = str.maketrans("_-.", "aaa")
 
 
 def _checked_name(name: Any) -> str:
-    """Return a valid tool name: 1 to 128 of A-Z a-z 0-9 _ - . (Spec: 2025-11-25 server/tools, tool names)."""
+    # Return a valid tool name: 1 to 128 of A-Z a-z 0-9 _ - . (Spec: 2025-11-25 server/tools, tool names).
     allowed = isinstance(name, str) and name.isascii() and name.translate(_AS_LETTERS).isalnum()
     if not allowed or not 1 <= len(name) <= 128:
         raise RegistrationError(f"tool name {name!r}: use 1 to 128 letters, digits, '_', '-' and '.'")
@@ -228,7 +227,7 @@ def resource_entry(
 
 
 def _hint_of(catalog: Catalog, given: CacheHint | None, where: str) -> Callable[[], CacheHint] | None:
-    """Return a function for the hint of a resource. Visibility rules make it private, whatever its author set."""
+    # Return a function for the hint of a resource. Visibility rules make it private, whatever its author set.
     if given is None:
         return None
     from mcpd.server.registry.caching import CacheHint, checked_hint  # few servers have any
@@ -263,7 +262,7 @@ def text_entry(
 def _addition(
     installed: Collection[Extension], uri: str, mime_type: str | None, meta: dict[str, Any] | None, *, is_fixed: bool
 ) -> tuple[str | None, ResourceAddition | None]:
-    """Return the id of the extension that changes a resource, and its changes."""
+    # Return the id of the extension that changes a resource, and its changes.
     for extension in installed:
         addition = extension.resource(uri, mime_type, meta, is_fixed=is_fixed)
         if addition is not None:

@@ -40,7 +40,7 @@ def _open_at_once(path: str, flags: int) -> int:
 
 
 def _is_within(path: str, folder: str, opened: os.stat_result) -> bool:
-    """Return whether the opened file is still the file at that path."""
+    # Return whether the opened file is still the file at that path.
     if not is_below(path, folder):
         return False
     try:

@@ -94,8 +94,7 @@ class SiblingNames:
                 found["description"] = self.in_text(description, arguments)
             return found
 
-        found: dict[str, Any] = renamed(dict(schema))
-        return found
+        return renamed(dict(schema))  # type: ignore[no-any-return]
 
 
 E = TypeVar("E", bound=Entry)
@@ -141,7 +140,7 @@ def _on_change(refresh: Callable[[], None]) -> Callable[[object], None]:
 
 
 def _check(server: Server) -> None:
-    """Raise ConfigurationError for settings that affect more than the server's own calls."""
+    # Raise ConfigurationError for settings that affect more than the server's own calls.
     catalog = server.catalog
     others = {id for id in server.extensions if id not in {row.id for row in BUILT_IN}}
     reason = ""
@@ -162,7 +161,7 @@ def _check(server: Server) -> None:
 
 
 def _prefixes(servers: Sequence[Server]) -> dict[str, Server]:
-    """Return the servers by prefix; a repeated name gets a number."""
+    # Return the servers by prefix; a repeated name gets a number.
     found: dict[str, Server] = {}
     for server in servers:
         plain = "".join(c if c.isascii() and (c.isalnum() or c == "-") else " " for c in server.name)
@@ -177,7 +176,7 @@ def _prefixes(servers: Sequence[Server]) -> dict[str, Server]:
 
 @asynccontextmanager
 async def _lifespans(servers: Sequence[Server], joined: Server) -> AsyncIterator[None]:
-    """Open all lifespans for the duration of this one; the last one opened is closed first."""
+    # Open all lifespans for the duration of this one; the last one opened is closed first.
     opened: list[Server] = []
     try:
         for server in servers:
@@ -190,7 +189,7 @@ async def _lifespans(servers: Sequence[Server], joined: Server) -> AsyncIterator
 
 
 def _refresh(joined: Server, prefix: str, part: Server) -> None:
-    """Raises ConfigurationError for a URI that another server has."""
+    # Raises ConfigurationError for a URI that another server has.
     catalog, problems = part.catalog, list(part.catalog.source_problems.values())
     offers, siblings = catalog.offers, _siblings(prefix, part)
     tools = [_JoinedTool(prefix, part, tool, siblings) for tool in catalog.tools]
@@ -277,8 +276,7 @@ class _JoinedTool(_Joined[ToolEntry], ToolEntry):
 
     async def run(self, arguments: Raw, exchange: Exchange) -> CallToolResult:
         result = self._ask("tools/call", exchange, CallToolParams(name=self._entry.key, arguments=arguments))
-        found: CallToolResult = await result if isinstance(result, Coroutine) else result
-        return found
+        return await result if isinstance(result, Coroutine) else result  # type: ignore[no-any-return]
 
 
 class _JoinedResource(_Joined[ResourceEntry], ResourceEntry):
@@ -293,8 +291,7 @@ class _JoinedResource(_Joined[ResourceEntry], ResourceEntry):
         return self._entry.listed(active)
 
     def run(self, uri: str, exchange: Exchange) -> Later[ReadResourceResult]:
-        found: Later[ReadResourceResult] = self._ask("resources/read", exchange, ReadResourceParams(uri=uri))
-        return found
+        return self._ask("resources/read", exchange, ReadResourceParams(uri=uri))  # type: ignore[no-any-return]
 
 
 class _JoinedCompleting(_Joined[A], Completing):
@@ -320,8 +317,7 @@ class _JoinedTemplate(_JoinedCompleting[TemplateEntry], TemplateEntry):
         return self._entry.match(uri)
 
     def run(self, uri: str, variables: dict[str, str], exchange: Exchange) -> Later[ReadResourceResult]:
-        found: Later[ReadResourceResult] = self._ask("resources/read", exchange, ReadResourceParams(uri=uri))
-        return found
+        return self._ask("resources/read", exchange, ReadResourceParams(uri=uri))  # type: ignore[no-any-return]
 
 
 class _JoinedPrompt(_JoinedCompleting[PromptEntry], PromptEntry):
@@ -336,5 +332,4 @@ class _JoinedPrompt(_JoinedCompleting[PromptEntry], PromptEntry):
 
     def run(self, arguments: dict[str, str | None], exchange: Exchange) -> Later[GetPromptResult]:
         params = GetPromptParams(name=self._entry.key, arguments=arguments)
-        found: Later[GetPromptResult] = self._ask("prompts/get", exchange, params)
-        return found
+        return self._ask("prompts/get", exchange, params)  # type: ignore[no-any-return]

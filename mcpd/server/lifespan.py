@@ -168,7 +168,7 @@ class Lifespan:
             life.done.set_result(None)
 
     def _why(self, error: BaseException) -> str:
-        """Return why it could not start, in a line, and log the author's traceback."""
+        # Return why it could not start, in a line, and log the author's traceback.
         if isinstance(error, asyncio.CancelledError):
             return f"{self._where} was stopped before it had started"
         log.error("%s could not start", printable(self._where), exc_info=_author_traceback(error))
@@ -205,7 +205,7 @@ class _Life:
 
     @property
     def is_over(self) -> bool:
-        """Whether it has ended, or its event loop has. A failed start lasts as long as it is held."""
+        # Whether it has ended, or its event loop has. A failed start lasts as long as it is held.
         return self.loop.is_closed() or (self.done.done() and not self.failure)
 
     def end(self) -> None:
@@ -230,7 +230,7 @@ async def _wait(future: Future[None]) -> None:
 
 
 def _author_traceback(error: BaseException) -> tuple[type[BaseException], BaseException, TracebackType | None]:
-    """Return the exception with its traceback from the author's code on."""
+    # Return the exception with its traceback from the author's code on.
     place = error.__traceback__
     while place is not None and place.tb_next is not None and _is_ours(place):
         place = place.tb_next

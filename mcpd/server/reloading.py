@@ -87,7 +87,7 @@ def take_over(server: Server, other: Server) -> list[str]:
 
 
 def _not_exchanged(server: Server, other: Server) -> Iterable[str]:
-    """Yield settings that connections and listeners were made with, and that have changed."""
+    # Yield settings that connections and listeners were made with, and that have changed.
     before, now = server.lifespan, other.lifespan
     if before is not None and now is not None and mark_of(before.function) != mark_of(now.function):
         yield "its lifespan"

@@ -137,8 +137,8 @@ _NESTED: dict[type | str, dict[str, tuple[type | str, ...]]] = {
     "SamplingMessage": {"content": _BLOCKS},
 }
 
+# The module whose classes are listed by name, so that most servers do not load it.
 _INTERACTION = "mcpd.protocol.types.interaction"
-"""The module whose classes are listed by name, so that most servers do not load it."""
 
 # Lists that the registry returns again and again: their encoded form is cached per version.
 _KEPT = frozenset((ListToolsResult, ListResourcesResult, ListResourceTemplatesResult, ListPromptsResult))
@@ -236,7 +236,6 @@ class Version:
         return value
 
     def _shape_list(self, values: list[Any]) -> list[Any]:
-        """Convert each value; return the same list if nothing changes."""
         for index, value in enumerate(values):
             shaped = self.shape(value)
             if shaped is not value:
@@ -286,7 +285,7 @@ class Version:
         return shaped
 
     def _shape_object(self, result: ObjectResult, identity: Raw) -> Raw:
-        """Return the result of an extension's method, with the fields that every result has in this version."""
+        # Return the result of an extension's method, with the fields that every result has in this version.
         members = dict(result.members)
         if self.is_modern:
             members.setdefault("resultType", "complete")
@@ -328,7 +327,7 @@ class Version:
         return (blanks, nested, backs) if blanks or nested or backs else None
 
     def _known_part(self, params: type) -> type:
-        """Return a class for these params in which the fields that this version does not have cannot be set."""
+        # Return a class for these params in which the fields that this version does not have cannot be set.
         unknown = dict.fromkeys(self._unknown_fields(params))
         if unknown:
             # The fields get random names on the wire, which no message can contain.
@@ -342,7 +341,7 @@ class Version:
 
 
 def _row(table: Mapping[type | str, T], cls: type) -> T | None:
-    """Return the row of a class, which is listed as a class or by its name (see `Revision`)."""
+    # Return the row of a class, which is listed as a class or by its name (see `Revision`).
     row = table.get(cls)
     return table.get(cls.__name__) if row is None and cls.__module__ == _INTERACTION else row
 
@@ -350,8 +349,7 @@ def _row(table: Mapping[type | str, T], cls: type) -> T | None:
 def _class(named: type | str) -> type:
     if isinstance(named, type):
         return named
-    found: type = getattr(import_module(_INTERACTION), named)
-    return found
+    return getattr(import_module(_INTERACTION), named)  # type: ignore[no-any-return]
 
 
 def _default(info: FieldInfo) -> Any:

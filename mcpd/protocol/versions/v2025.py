@@ -78,11 +78,10 @@ _APPS_KEYS = ("ui", "ui/resourceUri")
 
 
 def _only_apps_meta(value: Any) -> Any:
-    """Keep only the keys of MCP Apps in `_meta`, which lists and resources did not have before this revision.
-
-    The keys are present only if the client offered Apps, as the extension's own example does in 2024-11-05.
-    Spec: MCP Apps 2026-01-26, "Client<>Server Capability Negotiation".
-    """
+    # Keep only the keys of MCP Apps in `_meta`, which lists and resources did not have before this revision.
+    #
+    # The keys are present only if the client offered Apps, as the extension's own example does in 2024-11-05.
+    # Spec: MCP Apps 2026-01-26, "Client<>Server Capability Negotiation".
     if value.meta is None:
         return value
     kept = {key: value.meta[key] for key in _APPS_KEYS if key in value.meta}
@@ -125,7 +124,7 @@ _2025_06_18 = Revision(
 
 
 def _older_form(params: ElicitFormParams) -> ElicitFormParams:
-    """Convert a form to older schemas, which had `enum` with `enumNames` and defaults for booleans only."""
+    # Convert a form to older schemas, which had `enum` with `enumNames` and defaults for booleans only.
     schema = params.requested_schema
     members = {name: _older_member(name, member) for name, member in schema.get("properties", {}).items()}
     older = {key: value for key, value in schema.items() if key != "$schema"} | {"properties": members}
@@ -150,7 +149,7 @@ def _older_member(name: str, member: dict[str, Any]) -> dict[str, Any]:
 
 
 def _one_block(message: SamplingMessage) -> SamplingMessage:
-    """Return the message with its single content block; older messages could not hold several."""
+    # Return the message with its single content block; older messages could not hold several.
     content = message.content
     if not isinstance(content, list):
         return message

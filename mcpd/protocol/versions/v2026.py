@@ -51,7 +51,7 @@ def object_schema(tool: Tool) -> Tool:
 
 
 def _moved(node: Any) -> Any:
-    """Copy a schema, with references changed to `#/properties/result`."""
+    # Copy a schema, with references changed to `#/properties/result`.
     if not isinstance(node, dict):
         return node
     changed = mapped(node, _moved)
@@ -77,10 +77,9 @@ def wrapped_content(result: CallToolResult) -> CallToolResult:
 
 
 def _marked(meta: dict[str, Any] | Raw | None) -> dict[str, Any]:
-    """Return `_meta` with FastMCP's mark for wrapped data, so that its client unwraps them.
-
-    FastMCP also has a keyword for the schema, but strict validators refuse it.
-    """
+    # Return `_meta` with FastMCP's mark for wrapped data, so that its client unwraps them.
+    #
+    # FastMCP also has a keyword for the schema, but strict validators refuse it.
     known = decode(meta, type=dict[str, Any]) if isinstance(meta, Raw) else meta or {}
     mark = known.get("fastmcp")
     return {**known, "fastmcp": {**(mark if isinstance(mark, dict) else {}), "wrap_result": True}}

@@ -133,7 +133,7 @@ def without_mirrors(schema: Any) -> Any:
 def _walk(
     node: dict[str, Any], path: tuple[str, ...], is_reachable: bool
 ) -> Iterator[tuple[dict[str, Any], tuple[str, ...], bool]]:
-    """Yield every schema inside a schema, its path, and whether only `properties` lead to it."""
+    # Yield every schema inside a schema, its path, and whether only `properties` lead to it.
     yield node, path, is_reachable
     for keyword, name, child in children(node):
         yield from _walk(child, (*path, name or f"<{keyword}>"), is_reachable and keyword == "properties")

@@ -75,8 +75,8 @@ def answered_request_id(message: bytes) -> int | str | None:
     return torn.id if torn.is_answer else None
 
 
+# The bytes of a skipped line that may gather before all but its end is dropped.
 _SKIPPED_BYTES = 64 * 1024
-"""The bytes of a skipped line that may gather before all but its end is dropped."""
 
 
 class Splitter:
@@ -94,8 +94,8 @@ class Splitter:
         self._is_refused = False
         self._tail: list[bytes] = []
         self._tail_bytes = 0
+        # The beginning of the line that is being skipped.
         self._head = b""
-        """The beginning of the line that is being skipped."""
         self._is_skipping = False
 
     def feed(self, chunk: bytes) -> list[bytes | OversizedMessage]:
@@ -151,7 +151,7 @@ class Splitter:
             self._skip()
 
     def _skip(self) -> None:
-        """Start skipping the current line: keep only its ends."""
+        # Start skipping the current line: keep only its ends.
         self._is_skipping = True
         self._head = b"".join(part[:END_BYTES] for part in self._tail[:END_BYTES])[:END_BYTES]
         self._keep_end()

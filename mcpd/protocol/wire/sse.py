@@ -38,8 +38,8 @@ _LONGEST_ID = 4096
 _CONTROLS = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]")
 _LONGEST_NAME = 256
 _LONGEST_RETRY = 15
+# The bytes kept of a line that is dropped, enough to see which field it is.
 _HEAD_BYTES = 8
-"""The bytes kept of a line that is dropped, enough to see which field it is."""
 
 
 class SseEvent(Struct):
@@ -72,18 +72,17 @@ class SseReader:
         self._has_begun = False
         self._ends_with_cr = False
         self._line: list[bytes] = []
-        """The pieces of the current line."""
         self._line_bytes = 0
 
         self._name = b""
         self._id = last_id
+        # The data of the current event, while it has one line.
         self._one: bytes | None = None
-        """The data of the current event, while it has one line."""
+        # The data of the current event, once it has several lines.
         self._more: bytearray | None = None
-        """The data of the current event, once it has several lines."""
         self._is_oversized = False
+        # Whether the current event was already returned as oversized.
         self._is_reported = False
-        """Whether the current event was already returned as oversized."""
 
     def feed(self, chunk: bytes) -> list[SseEvent]:
         """Return the events that this chunk completes."""
@@ -113,13 +112,13 @@ class SseReader:
         return events
 
     def _report_oversized(self, events: list[SseEvent]) -> None:
-        """Return an oversized event at once: its end may never come."""
+        # Return an oversized event at once: its end may never come.
         if self._is_oversized and not self._is_reported:
             self._is_reported = True
             events.append(SseEvent(b"", self._name, is_oversized=True))
 
     def _keep(self, piece: bytes) -> None:
-        """A piece of a line: all of it while it may become data, else only what tells which field it is."""
+        # A piece of a line: all of it while it may become data, else only what tells which field it is.
         if self._line_bytes > self._max:
             return
 
@@ -134,7 +133,6 @@ class SseReader:
             self._line, self._line_bytes = [b":"], 1
 
     def _take(self, line: bytes, events: list[SseEvent]) -> None:
-        """Process one line."""
         if not self._has_begun:
             self._has_begun = True
             line = line.removeprefix(_BOM)
@@ -157,7 +155,6 @@ class SseReader:
             self.retry_ms = int(value)
 
     def _add(self, value: bytes) -> None:
-        """Add one line of data to the current event."""
         if self._one is None and self._more is None:
             self._one = value
             size = len(value)
@@ -174,7 +171,7 @@ class SseReader:
             self._one, self._more = b"", None
 
     def _dispatch(self, events: list[SseEvent]) -> None:
-        """End the current event. An event without data only sets the id."""
+        # End the current event. An event without data only sets the id.
         self.last_id = self._id
         data = self._one if self._more is None else bytes(self._more)
         if (data or self._is_oversized) and not self._is_reported:

@@ -84,10 +84,9 @@ class Asking(ABC):
         return f"question-{self._count}"
 
     def _without_context(self, question: Question) -> Question:
-        """Drop `include_context` unless the client has the capability for it.
-
-        Spec: 2025-11-25 and 2026-07-28 client/sampling, capabilities. Versions without that capability leave it open.
-        """
+        # Drop `include_context` unless the client has the capability for it.
+        #
+        # Spec: 2025-11-25 and 2026-07-28 client/sampling, capabilities. Versions without that capability leave it open.
         params = question.params
         if not isinstance(params, CreateMessageParams) or params.include_context in (None, "none"):
             return question
@@ -102,7 +101,6 @@ class _Requests(Asking):
     """Questions as requests of the server, on a legacy session."""
 
     def can_ask(self, question: Question) -> bool:
-        """Return whether this client, in this version, can be asked this question."""
         return question.method in self._call.version.server_requests and super().can_ask(question)
 
     async def _ask(self, questions: dict[str, Question], timeout: float | None) -> dict[str, Any]:
@@ -155,7 +153,7 @@ class _Rounds(Asking):
                 raise InvalidParams(f"inputResponses: {explain(error)}") from None
 
     def _binding(self) -> bytes:
-        """Return what a state belongs to: the caller, the method and the relevant parameters."""
+        # Return what a state belongs to: the caller, the method and the relevant parameters.
         params = self._call.params
         arguments = getattr(params, "arguments", None)
         if isinstance(arguments, Raw):
@@ -177,7 +175,7 @@ class _Rounds(Asking):
         return answers
 
     def require(self, question: Question, key: str | None) -> NoReturn:
-        """End the handler with a question by URL, unless it was answered."""
+        # End the handler with a question by URL, unless it was answered.
         if not self.can_ask(question):
             raise self._missing(question)
         name = key or self.next_key()
@@ -207,7 +205,7 @@ class _Rounds(Asking):
         return InputRequiredResult(result_type="input_required", input_requests=requests, request_state=state)
 
     def _state_error(self) -> ToolError:
-        """Return an error for the author that names the part of the state that is not JSON."""
+        # Return an error for the author that names the part of the state that is not JSON.
         for key, value in self.kept.items():
             try:
                 _encode_sorted({key: value})

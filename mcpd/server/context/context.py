@@ -77,7 +77,7 @@ class _Question(Coroutine[Any, Any, T]):
 
 
 def _copied(value: T) -> T:
-    """Return a copy: the original is shared by all clients that send the same, and authors may change it."""
+    # Return a copy: the original is shared by all clients that send the same, and authors may change it.
     from copy import deepcopy  # few tools need it
 
     return deepcopy(value)

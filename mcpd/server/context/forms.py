@@ -74,7 +74,7 @@ def form_schema(form: type | Mapping[str, Any]) -> tuple[dict[str, Any], type | 
 
 
 def _why_no_type(form: Any) -> str | None:
-    """Return what to pass instead of an object that is not a type."""
+    # Return what to pass instead of an object that is not a type.
     if form is None:
         return "None cannot be a form; for a question that is answered with yes or no, pass bool"
     if not isinstance(form, (list, tuple, set, frozenset, Meta)):
@@ -138,7 +138,7 @@ def _member(name: str, node: Any, definitions: Mapping[str, Any]) -> dict[str, A
 
 
 def _read_choice(name: str, member: dict[str, Any]) -> None:
-    """Keep one form of a choice: `oneOf` with titles, or `enum`."""
+    # Keep one form of a choice: `oneOf` with titles, or `enum`.
     if "oneOf" in member:
         member.pop("enum", None)
         member["type"] = "string"
@@ -160,7 +160,7 @@ def _items(name: str, items: dict[str, Any]) -> dict[str, Any]:
 
 
 def _add_what_msgspec_drops(members: dict[str, Any], form: type) -> None:
-    """Restore the order of choices, which msgspec sorts, and defaults of factories, which it omits."""
+    # Restore the order of choices, which msgspec sorts, and defaults of factories, which it omits.
     try:
         hints = get_type_hints(form, include_extras=True)
     except NameError:
@@ -177,7 +177,6 @@ def _add_what_msgspec_drops(members: dict[str, Any], form: type) -> None:
 
 
 def _choices_in_order(hint: Any) -> list[Any]:
-    """Return the values of the choices in a type, in the order in which they were written."""
     if isinstance(hint, EnumMeta):
         return [member.value for member in hint]  # type: ignore[var-annotated]
     if get_origin(hint) is Literal:

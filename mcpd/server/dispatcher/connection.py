@@ -64,8 +64,8 @@ log = logging.getLogger("mcpd")
 # Raised for a lone surrogate, or a subclass of str, in a result; `replace_lone_surrogates` removes both.
 _NOT_ENCODABLE = (UnicodeEncodeError, TypeError)
 
+# After this many bytes of notifications for one call the event loop runs other calls, even if the client keeps up.
 _YIELD_BYTES = 64 * 1024
-"""After this many bytes of notifications for one call the event loop runs other calls, even if the client keeps up."""
 
 Handler: TypeAlias = Callable[[Exchange, Any], Any]
 
@@ -105,12 +105,12 @@ class ServerConnection:
         self._frame_hooks = [hooks for hooks in session.hooks if hooks.observes_frames] if session.hooks else ()
         self._is_ending = False
         # Thousands of connections may be idle, or serve a single request: these are created when they are needed.
+        # The tasks of calls and of notification listeners that are not done.
         self._tasks: set[asyncio.Task[Any]] | None = None
-        """The tasks of calls and of notification listeners that are not done."""
+        # The calls that wait for something, with their tasks. Over HTTP the task is that of the POST.
         self._running: dict[Call, asyncio.Task[Any]] | None = None
-        """The calls that wait for something, with their tasks. Over HTTP the task is that of the POST."""
+        # The calls whose responses belong to a batch.
         self._batches: dict[Call, _BatchResponse] | None = None
-        """The calls whose responses belong to a batch."""
         self._on_closed: tuple[Callable[[Any], object], ...] = ()
         self._subscriptions: Subscriptions | None = None
         self._outgoing: OutgoingRequests | None = None
@@ -263,7 +263,7 @@ class ServerConnection:
             self._running[call] = task  # type: ignore[index]  # created together with the runner
 
     def _charge(self, size: int) -> Charge | None:
-        """Charge the size of a message to the memory budget; None if the budget is used up."""
+        # Charge the size of a message to the memory budget; None if the budget is used up.
         charge = Charge(id(self.session), self.session.owner)
         return charge if charge.set(size) else None
 
@@ -328,7 +328,7 @@ class ServerConnection:
         return None if response is None or self._stop(call, response) else response
 
     def _stop(self, call: Call, response: bytes | None) -> bool:
-        """Cancel the task of a closed call. Returns whether the response was added to a batch."""
+        # Cancel the task of a closed call. Returns whether the response was added to a batch.
         task = self._running.get(call) if self._running else None
         if task is not None:
             task.cancel()
@@ -341,7 +341,7 @@ class ServerConnection:
         return True
 
     def _begin(self, call: Call, *, hand_back: bool = False) -> Coroutine[Any, Any, bytes | None] | bytes | None:
-        """Run a call's handler. Returns the response, or a coroutine if the handler has to be awaited."""
+        # Run a call's handler. Returns the response, or a coroutine if the handler has to be awaited.
         session = self.session
         try:
             handler = self.handlers.get(call.method)
@@ -409,7 +409,7 @@ class ServerConnection:
     def _ask_again(
         self, call: Call, exchange: Exchange, needed: InputRequired | BaseExceptionGroup[BaseException]
     ) -> bytes | None:
-        """Return the response that asks the client to send the request again with answers."""
+        # Return the response that asks the client to send the request again with answers.
         questions = questions_of(needed)
         if isinstance(questions, BaseException):
             response = _fail_call(call, questions)
@@ -423,7 +423,6 @@ class ServerConnection:
         return response
 
     def _respond(self, call: Call, response: bytes | None) -> None:
-        """Send the response to a call, or add it to its batch."""
         if self._batches and (batch := self._batches.pop(call, None)) is not None:
             batch.add(response)
         elif response is not None:
@@ -453,7 +452,7 @@ class ServerConnection:
         return True
 
     def _run_listener(self, message: Notification, params: Any) -> bool:
-        """Run the listener of a notification. Returns False if too many calls and listeners run already."""
+        # Run the listener of a notification. Returns False if too many calls and listeners run already.
         version = self.session.version
         listener = self.listeners.get(message.method)
         if version is None or listener is None:
@@ -486,7 +485,7 @@ class ServerConnection:
         self.receive_batch(decode_batch(batch), partial(self._send_batch, charge))
 
     def _send_batch(self, charge: Charge, frame: bytes | None) -> None:
-        """Send the response to a batch. `charge` is held until all parts of it are there."""
+        # Send the response to a batch. `charge` is held until all parts of it are there.
         if frame is not None:
             self.send(frame, is_separate=True)
 
@@ -623,7 +622,6 @@ class _BatchResponse:
         self._bytes = 2
 
     def add(self, response: bytes | None) -> None:
-        """Add the response to one part, or None for a part without a response."""
         if response is not None:
             self._bytes += len(response) + 1
             if self._bytes > self._session.max_frame_bytes:
@@ -639,7 +637,7 @@ class _BatchResponse:
 
 
 def _fail_call(call: Call, error: BaseException) -> bytes | None:
-    """Close a call that ended with an exception. Returns the error response, None if the call was cancelled."""
+    # Close a call that ended with an exception. Returns the error response, None if the call was cancelled.
     try:
         return call.session.fail(call, _protocol_error(error, call))
     except Exception as not_encodable:
@@ -656,7 +654,7 @@ def _fail_call(call: Call, error: BaseException) -> bytes | None:
 
 
 def _protocol_error(error: BaseException, call: Call) -> ProtocolError:
-    """Return the error to send for a call that ended with an exception."""
+    # Return the error to send for a call that ended with an exception.
     if isinstance(error, ResultTooLarge):
         log.warning("%s (id %s): %s", call.method, printable(call.id), printable(error.message))
     if isinstance(error, ProtocolError):

@@ -214,7 +214,7 @@ class CallLog(Observer):
 
 
 def _fields(call: ObservedCall, outcome: Outcome) -> dict[str, Any]:
-    """Return the fields of the JSON log, without empty ones."""
+    # Return the fields of the JSON log, without empty ones.
     subject = _SUBJECTS.get(call.method, "subject")
     fields: dict[str, Any] = {
         "request": printable(call.id),

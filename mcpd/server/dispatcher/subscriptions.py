@@ -110,7 +110,7 @@ class Subscriptions:
         return self._session.is_initialized and self._session.is_watched(uri)
 
     def _schedule(self, method: str, uri: str | None) -> None:
-        """Send a notification in the next iteration of the event loop, once."""
+        # Send a notification in the next iteration of the event loop, once.
         if self._due is None:
             self._due = {}
         self._due[method, uri] = None

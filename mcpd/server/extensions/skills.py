@@ -146,8 +146,7 @@ async def visible_catalog(catalog: Catalog, exchange: Exchange) -> Catalog:
 async def _list(catalog: Catalog, exchange: Exchange, params: PageParams) -> Result:
     from mcpd.server.functions.threads import run_in_thread  # loaded with the first plain function
 
-    found: Result = await run_in_thread(_read_page, catalog, params.cursor, exchange=exchange)
-    return found
+    return await run_in_thread(_read_page, catalog, params.cursor, exchange=exchange)  # type: ignore[no-any-return]
 
 
 def _read_page(catalog: Catalog, cursor: str | None) -> ListSkillsResult:
@@ -182,7 +181,7 @@ async def _get(catalog: Catalog, exchange: Exchange, params: GetSkillParams) -> 
 
 
 def _visible(skill: Skill, files: dict[str, Any]) -> Skill:
-    """Return the skill with the files that the client can read."""
+    # Return the skill with the files that the client can read.
     if skill.resources == "dynamic" or all(one.uri in files for one in skill.resources):
         return skill
     return structs.replace(skill, resources=[one for one in skill.resources if one.uri in files])
@@ -211,7 +210,6 @@ async def _read_directory(catalog: Catalog, exchange: Exchange, params: ReadDire
 
 
 def _page(items: dict[str, T], cursor: str | None, size: int) -> tuple[dict[str, T], str | None]:
-    """Return one page of sorted items, and the cursor of the next page. Raises InvalidParams."""
     after = "" if cursor is None else _decoded(cursor)
     left = {uri: item for uri, item in items.items() if uri > after}
     shown = dict(list(left.items())[:size])
@@ -298,7 +296,6 @@ class SkillsExtension(Extension):
         run: Any = method.run
 
         async def handle(exchange: Exchange, params: Any) -> Result:
-            found: Result = await run(await visible_catalog(catalog, exchange), exchange, params)
-            return found
+            return await run(await visible_catalog(catalog, exchange), exchange, params)  # type: ignore[no-any-return]
 
         return handle

@@ -180,7 +180,7 @@ class _Coercion:
         return {**value, **changed} if changed else value
 
     def _unset(self, value: dict[str, Any], schema: dict[str, Any], properties: dict[str, Any]) -> set[str]:
-        """Return the members that are null but can only mean "leave out": models write null for "the default"."""
+        # Return the members that are null but can only mean "leave out": models write null for "the default".
         required = schema.get("required")
         needed = required if isinstance(required, list) else ()
         return {
@@ -235,7 +235,7 @@ class _Coercion:
         return value
 
     def _moment(self, value: Any, schema: Any) -> Any:
-        """Reread a date, time or duration if all string branches have the same format."""
+        # Reread a date, time or duration if all string branches have the same format.
         kinds = set(self._string_formats(schema, 8))
         kind = kinds.pop() if len(kinds) == 1 else None
         return reread(value, kind) if kind in DATETIME_FORMATS else value
@@ -252,7 +252,7 @@ class _Coercion:
             yield schema.get("format")
 
     def _admits(self, schema: Any) -> frozenset[str]:
-        """Return the JSON types that a schema may admit; rather too many than too few."""
+        # Return the JSON types that a schema may admit; rather too many than too few.
         if schema is False:
             return _NONE
         if not isinstance(schema, dict):
@@ -287,7 +287,7 @@ class _Coercion:
         return self._admitted[reference]
 
     def _branch(self, schema: Any, value: Any, kind: str, *keywords: str) -> dict[str, Any] | None:
-        """Return the schema that describes the inside of an array or object: `schema`, or its only branch that can."""
+        # Return the schema that describes the inside of an array or object: `schema`, or its only branch that can.
         for _ in range(8):
             schema = follow(schema, self._root)
             if not isinstance(schema, dict):
@@ -306,7 +306,7 @@ class _Coercion:
         return None
 
     def _is_other(self, branch: Any, value: Any) -> bool:
-        """Return whether an object cannot match a branch: a required member is missing or a constant differs."""
+        # Return whether an object cannot match a branch: a required member is missing or a constant differs.
         branch = follow(branch, self._root)
         if not isinstance(branch, dict) or not isinstance(value, dict):
             return False
@@ -357,7 +357,6 @@ _TYPE_NAMES: Final[tuple[tuple[type, str], ...]] = (
 
 
 def _parsed(text: str, admitted: frozenset[str]) -> Any:
-    """Return the value that a string represents, or the string itself if that value is not admitted."""
     if "integer" in admitted and re.match(_INTEGER, text):
         return int(text)
 
@@ -494,13 +493,12 @@ def _line(name: str, message: str, schema: dict[str, Any]) -> str:
 
 
 def _as_json(problem: str) -> str:
-    """Add how to write a list or object to the problem of a value that came as a string."""
+    # Add how to write a list or object to the problem of a value that came as a string.
     is_compound = re.search(r"Expected `(array|object)[^`]*`, got `str`\Z", problem)
     return f"{problem}; write a JSON {is_compound[1]}" if is_compound else problem
 
 
 def _allowed(path: str, schema: dict[str, Any]) -> str | None:
-    """Return the values of the `enum` at a path of this schema, if there is one."""
     found: Any = schema
     for name, index, _ in re.findall(_STEP, path):
         found = _inside(found, schema)

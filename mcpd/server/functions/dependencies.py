@@ -100,7 +100,7 @@ def dependency_of(slot: Slot, hint: Any) -> Dependency | None:
 
 
 def _dependency_in(hint: Any) -> Dependency | None:
-    """Return the dependency in an `Annotated`, at any depth. If one were missed, clients could set the parameter."""
+    # Return the dependency in an `Annotated`, at any depth. If one were missed, clients could set the parameter.
     for item in getattr(hint, "__metadata__", ()):
         if isinstance(item, Dependency):
             return item
@@ -334,10 +334,9 @@ class _Values:
         self.opened: list[_OpenSource] = []
 
     async def close(self, error: BaseException | None) -> None:
-        """Close all sources, the last opened first. An exception raised by one is passed to the remaining ones.
-
-        Raises the exception that ended the call then, unless that is `error` itself.
-        """
+        # Close all sources, the last opened first. An exception raised by one is passed to the remaining ones.
+        #
+        # Raises the exception that ended the call then, unless that is `error` itself.
         ended = error
         while self.opened:
             try:
@@ -388,7 +387,7 @@ class _OpenSource:
         return given
 
     async def close(self, error: BaseException | None) -> None:
-        """Close the source. Exceptions are passed on, whatever `__exit__` returns."""
+        # Close the source. Exceptions are passed on, whatever `__exit__` returns.
         why = (None, None, None) if error is None else (type(error), error, error.__traceback__)
         try:
             if self._async_manager is not None:
@@ -403,7 +402,7 @@ class _OpenSource:
 
 
 def _is_own(given: Any, kind: type, source: Source, method: str) -> bool:
-    """Return whether a result is to be entered, and is not an open object that merely has the methods."""
+    # Return whether a result is to be entered, and is not an open object that merely has the methods.
     if isinstance(source.function, type):
         return hasattr(source.function, method)
     return kind in type(given).__mro__

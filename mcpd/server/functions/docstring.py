@@ -110,7 +110,7 @@ def take(lines: list[str], at: int, kept: list[str], parameters: dict[str, str])
 
 
 def _indented_end(lines: list[str], at: int) -> int:
-    """Return the index after the indented block that begins at `at`; it includes blank lines inside."""
+    # Return the index after the indented block that begins at `at`; it includes blank lines inside.
     end = at
     for index in range(at, len(lines)):
         line = lines[index]
@@ -134,7 +134,7 @@ def _is_underlined(lines: list[str], at: int) -> bool:
 
 
 def _google_entries(block: list[str]) -> tuple[dict[str, str], list[str]]:
-    """Return the text of each parameter, and the lines before the first one."""
+    # Return the text of each parameter, and the lines before the first one.
     level = next((_indent(line) for line in block if line.strip()), 0)
     entries: dict[str, list[str]] = {}
     current: list[str] = []

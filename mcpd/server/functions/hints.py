@@ -63,7 +63,7 @@ def in_msgspec_terms(hint: Any) -> Any:
 
 
 def _with_words_outside(hint: Any) -> Any:
-    """Copy the texts of an optional type to the whole, as msgspec drops them for a record beside None."""
+    # Copy the texts of an optional type to the whole, as msgspec drops them for a record beside None.
     members = [part for part in typing.get_args(hint) if part is not NoneType]
     if typing.get_origin(hint) not in (Union, UnionType) or len(members) != 1:
         return hint
@@ -146,7 +146,7 @@ def _with_meta(inner: Any, metadata: tuple[Any, ...], found: dict[str, Any]) -> 
 
 
 def _beyond_meta(item: Any) -> bool:
-    """Return whether metadata of pydantic or annotated-types expresses what `Meta` cannot."""
+    # Return whether metadata of pydantic or annotated-types expresses what `Meta` cannot.
     kind = type(item)
     if is_field_info(item):
         return (
@@ -168,7 +168,7 @@ def _limits(metadata: tuple[Any, ...]) -> dict[str, Any]:
 
 
 def _limited(union: Any, limits: dict[str, Any], metadata: tuple[Any, ...]) -> Any:
-    """Return a union with each limit at the members that it fits."""
+    # Return a union with each limit at the members that it fits.
     if not limits:
         return union
 
@@ -209,7 +209,7 @@ def _given(meta: Meta, names: Iterable[str]) -> dict[str, Any]:
 
 
 def _meta_of(metadata: tuple[Any, ...]) -> dict[str, Any]:
-    """Return metadata that is not `Meta` in its terms. The first value of each kind counts."""
+    # Return metadata that is not `Meta` in its terms. The first value of each kind counts.
     found: dict[str, Any] = {}
     for item in metadata:
         if isinstance(item, Meta):
@@ -264,7 +264,7 @@ def texts_beside(hint: Any) -> dict[str, Any]:
 
 
 def _foreign_type(hint: Any, seen: frozenset[type] = frozenset()) -> str | None:
-    """Return why pydantic must read a class, or None. Models have a hook of their own."""
+    # Return why pydantic must read a class, or None. Models have a hook of their own.
     kind = typing.get_origin(hint) or hint
     if not isinstance(kind, type) or is_model(kind):
         return None
@@ -375,7 +375,7 @@ def argument(slot: Slot, hint: Any, where: str) -> tuple[Any, ...]:
 
 
 def _refuse_others(default: Any, hint: Any, where: str) -> None:
-    """Refuse a dependency of another library, which would otherwise become a default that clients can replace."""
+    # Refuse a dependency of another library, which would otherwise become a default that clients can replace.
     for item in (default, *getattr(hint, "__metadata__", ())):
         kind = type(item)
         if kind.__name__.lstrip("_") in ("Depends", "Resolve", "Security"):
@@ -410,7 +410,7 @@ class WrittenDefault:
 
 
 def _field_options(hint: Any, where: str) -> tuple[Any, dict[str, Any]]:
-    """Return a hint without the options of its `Field`s, and these options: a default, another name."""
+    # Return a hint without the options of its `Field`s, and these options: a default, another name.
     options: dict[str, Any] = {}
     metadata = []
     for item in hint.__metadata__:

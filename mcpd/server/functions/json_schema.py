@@ -122,7 +122,7 @@ def _refuse_to_fetch(uri: str) -> Any:
 
 
 def _references(node: Any, what: str, depth: int, values: Iterator[int]) -> Iterator[str]:
-    """Yield the references in a schema. They are counted, because shared parts may make it endless when written out."""
+    # Yield the references in a schema. They are counted, because shared parts may make it endless when written out.
     if depth > MAX_DEPTH:
         raise RegistrationError(f"{what}: nested deeper than {MAX_DEPTH}")
     if next(values) > MAX_BYTES // 2:  # each value takes at least a byte and a comma

@@ -55,7 +55,7 @@ class _Inlining:
         return whole
 
     def _find_recursive(self) -> None:
-        """Keep the names at which a walk from the root returns to itself, which cuts every circle."""
+        # Keep the names at which a walk from the root returns to itself, which cuts every circle.
         path: set[str] = set()
         done: dict[str, None] = {}
 
@@ -86,7 +86,7 @@ class _Inlining:
         return self._size(self._root, sizes) + sum(self._size(self._definitions[name], sizes) for name in self._kept)
 
     def _size(self, node: dict[str, Any], sizes: dict[str, int]) -> int:
-        """Return the number of schemas in one after inlining; `sizes` caches definitions."""
+        # Return the number of schemas in one after inlining; `sizes` caches definitions.
         size = 1
         reference = node.get("$ref")
         name = reference.removeprefix(_LOCAL) if isinstance(reference, str) else ""
@@ -109,7 +109,7 @@ class _Inlining:
                 self._kept.setdefault(name)
 
     def _plain_names(self) -> dict[str, str]:
-        """Return new names for the kept definitions: some clients accept only letters, digits and underscores."""
+        # Return new names for the kept definitions: some clients accept only letters, digits and underscores.
         names: dict[str, str] = {}
         for name in self._kept:
             plain = base = re.sub(r"\W", "_", name, flags=re.ASCII).strip("_") or "Type"
@@ -254,12 +254,11 @@ def plain(schema: Mapping[str, Any], direction: Direction) -> dict[str, Any]:
     whole = inlined(
         _rewritten(root, direction), {name: _rewritten(node, direction) for name, node in definitions.items()}
     )
-    merged: dict[str, Any] = _merged(whole)
-    return merged
+    return _merged(whole)  # type: ignore[no-any-return]
 
 
 def _rewritten(node: Any, direction: Direction) -> dict[str, Any]:
-    """Apply all rules that need no knowledge of references."""
+    # Apply all rules that need no knowledge of references.
     if not isinstance(node, dict):
         return {"not": {}} if node is False else {}
     node = _with_words_outside(_without_specials(node))
@@ -279,7 +278,7 @@ def _rewritten(node: Any, direction: Direction) -> dict[str, Any]:
 
 
 def _without_specials(node: dict[str, Any]) -> dict[str, Any]:
-    """Remove `discriminator`, `const` and other keywords that repeat others or belong to other standards."""
+    # Remove `discriminator`, `const` and other keywords that repeat others or belong to other standards.
     node = dict(node)
     if "discriminator" in node:
         del node["discriminator"]
@@ -303,7 +302,7 @@ def _without_specials(node: dict[str, Any]) -> dict[str, Any]:
 
 
 def _with_words_outside(node: dict[str, Any]) -> dict[str, Any]:
-    """Move texts from the only branch beside null to the whole, because clients look only there."""
+    # Move texts from the only branch beside null to the whole, because clients look only there.
     branches = node.get("anyOf")
     if not isinstance(branches, list) or len(branches) != 2 or _NULL not in branches:
         return node
@@ -318,7 +317,7 @@ def _with_words_outside(node: dict[str, Any]) -> dict[str, Any]:
 
 
 def _rewrite_enum(node: dict[str, Any]) -> None:
-    """Give each value of an enum its type. Several types become branches, since a type is never a list."""
+    # Give each value of an enum its type. Several types become branches, since a type is never a list.
     values = node.get("enum")
     if not isinstance(values, list) or isinstance(node.get("type"), str):
         return
@@ -342,7 +341,7 @@ def _type_of(value: Any) -> str:
 
 
 def _rewrite_text(node: dict[str, Any], direction: Direction) -> None:
-    """Keep only formats and patterns that validators know and that all our output satisfies."""
+    # Keep only formats and patterns that validators know and that all our output satisfies.
     if isinstance(node.get("pattern"), str):
         # pydantic's pattern of a Decimal has no exponent, but a Decimal may be written with one.
         is_number = direction == "output" and node["pattern"].startswith("^(?!^[-+.]*$)")
@@ -372,7 +371,7 @@ def _rewrite_text(node: dict[str, Any], direction: Direction) -> None:
 
 
 def _rewrite_items(node: dict[str, Any]) -> None:
-    """Give an array one schema as `items`, because draft-07 ignores `prefixItems`."""
+    # Give an array one schema as `items`, because draft-07 ignores `prefixItems`.
     node.pop("uniqueItems", None)  # duplicates are accepted, and vendors refuse the keyword
     prefix = node.pop("prefixItems", None)
     if not isinstance(prefix, list):
@@ -404,9 +403,8 @@ def _position(item: Mapping[str, Any]) -> str:
 
 
 def _rewrite_members(node: dict[str, Any]) -> None:
-    """Give a record `properties`, and a map the schema of its values. A map gets no `properties`, since some clients
-    would take it for an empty record.
-    """
+    # Give a record `properties`, and a map the schema of its values. A map gets no `properties`, since some clients
+    # would take it for an empty record.
     if node.get("required") == []:
         del node["required"]
 
@@ -431,7 +429,7 @@ def _rewrite_members(node: dict[str, Any]) -> None:
 
 
 def _merged(node: Any) -> Any:
-    """Flatten choices among choices, and choices of one."""
+    # Flatten choices among choices, and choices of one.
     if not isinstance(node, dict):
         return node
     found = mapped(node, _merged)

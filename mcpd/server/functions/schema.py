@@ -128,7 +128,6 @@ class Marks:
             self.mark(kind, branch)
 
     def _note_members(self, kind: Any) -> dict[str, Any]:
-        """Return the hints of a record's members, and note their literals."""
         kind = getattr(kind, "__origin__", kind)
         try:
             hints = typing.get_type_hints(kind, include_extras=True)
@@ -231,7 +230,7 @@ def _generated(kinds: list[Any], mode: Literal["validation", "serialization"]) -
 
 
 def _drop_titles(model: dict[str, Any]) -> None:
-    """Remove titles that pydantic derives from names, such as "User Id" of `user_id`: they only cost tokens."""
+    # Remove titles that pydantic derives from names, such as "User Id" of `user_id`: they only cost tokens.
     for name, member in model.get("properties", {}).items():
         if isinstance(member, dict) and member.get("title") == name.title().replace("_", " ").strip():
             del member["title"]

@@ -96,9 +96,8 @@ class Callee:
         self._is_dumped = may_need_pydantic(self.returns) and _is_stand_in(self.output_type)
 
     def _read(self, parameters: list[tuple[Slot, Any]], context_type: type | None) -> list[tuple[Any, bool]]:
-        """Return the arguments as fields of a struct, and whether msgspec certainly reads their types. Stores the
-        context, the dependencies and the type of further arguments.
-        """
+        # Return the arguments as fields of a struct, and whether msgspec certainly reads their types. Stores the
+        # context, the dependencies and the type of further arguments.
         fields: list[tuple[Any, bool]] = []
         dependency_of = _finder_of_dependencies()
         for slot, hint in parameters:
@@ -125,9 +124,8 @@ class Callee:
         self.context_name, self.make_context = slot.name, getattr(kind, "_of", _as_it_is)
 
     def _invoker(self, overrides: Overrides) -> Callable[[Struct, dict[str, Any], Any], Any]:
-        """Return a function (values, further arguments, context) that calls the function by name, as decorators
-        expect.
-        """
+        # Return a function (values, further arguments, context) that calls the function by name, as decorators
+        # expect.
         function, names, context_name, make = self.function, self._names, self.context_name, self.make_context
         if takes_positions_only(function):
             by_position = function
@@ -218,8 +216,7 @@ class Callee:
     @functools.cached_property
     def input_schema(self) -> dict[str, Any]:
         """The JSON Schema of the arguments: an object, closed unless the function takes **kwargs."""
-        schema: dict[str, Any] = _schema().plain(self.argument_schema, "input")
-        return schema
+        return _schema().plain(self.argument_schema, "input")  # type: ignore[no-any-return]
 
     @functools.cached_property
     def has_output_schema(self) -> bool:
@@ -305,7 +302,7 @@ def bind(
 
 
 def _bare(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a partial without the attributes of `functools.update_wrapper`, which hide the arguments that it holds."""
+    # Return a partial without the attributes of `functools.update_wrapper`, which hide the arguments that it holds.
     if isinstance(function, functools.partial) and "__wrapped__" in vars(function):
         return functools.partial(function.func, *function.args, **function.keywords)
     return function
@@ -354,7 +351,7 @@ def _is_stand_in(kind: Any) -> bool:
 
 
 def _finder_of_dependencies() -> Callable[[Slot, Any], Dependency | None] | None:
-    """Return the function that finds a `Depends` in a parameter; None if none was written in this process."""
+    # Return the function that finds a `Depends` in a parameter; None if none was written in this process.
     module = sys.modules.get("mcpd.server.functions.dependencies")
     return None if module is None else module.dependency_of
 
@@ -375,8 +372,7 @@ def _struct(name: str, fields: list[Any], *, is_open: bool) -> type[Struct]:
 def _text_of(member: dict[str, Any], key: str) -> str | None:
     for node in (member, *member.get("anyOf", ())):
         if "$ref" not in node and key in node:
-            text: str = node[key]
-            return text
+            return node[key]  # type: ignore[no-any-return]
     return None
 
 
@@ -390,8 +386,7 @@ def _as_it_is(context: Any) -> Any:
 
 
 def _dumping(call: Callable[..., Any], kind: StandIn, is_async: bool) -> Callable[..., Any]:
-    """Return a caller whose results pydantic writes, by their annotation."""
-
+    # Return a caller whose results pydantic writes, by their annotation.
     async def call_async(raw: bytes | Raw, context: Any = None) -> Any:
         return kind.dump(await call(raw, context))
 

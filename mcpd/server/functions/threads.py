@@ -96,17 +96,17 @@ class ThreadSlots:
         self._at_end: AsyncGenerator[None, None] | None = None
         self._threads = threads
         self._wait_seconds = wait_seconds
+        # The functions that hold a slot.
         self._running: set[Borrower] = set()
-        """The functions that hold a slot."""
+        # The functions that continue without a slot after their client's answer.
         self._without_slot: set[Borrower] = set()
-        """The functions that continue without a slot after their client's answer."""
         self._asking: Counter[object] = Counter()
         self._asking_in_all = 0
         self._waiting: dict[object, deque[tuple[Borrower, asyncio.Future[None]]]] = {}
         self._reporter: asyncio.TimerHandle | None = None
         self._reported = -_REPORT_EVERY
+        # Jobs whose functions have returned, and that are still to be ended on the event loop's thread.
         self._ended: deque[_Slot] = deque()
-        """Jobs whose functions have returned, and that are still to be ended on the event loop's thread."""
         self._is_woken = False
 
     # -- the threads -------------------------------------------------------------------------
@@ -233,7 +233,7 @@ class ThreadSlots:
             del self._waiting[borrower.connection]
 
     def _serve(self) -> None:
-        """Assign free slots to waiting functions, connection by connection."""
+        # Assign free slots to waiting functions, connection by connection.
         held = self._held()
         while self.free > 0:
             key = next((key for key, queue in self._waiting.items() if self._may_begin(queue[0][0], held)), self)
@@ -285,7 +285,7 @@ class ThreadSlots:
     # -- the log -----------------------------------------------------------------------------
 
     def _report(self) -> None:
-        """Log which functions hold the slots while others wait, once a minute at most."""
+        # Log which functions hold the slots while others wait, once a minute at most.
         loop = asyncio.get_running_loop()
         if self._reporter is not None:
             self._reporter.cancel()
@@ -307,10 +307,9 @@ class ThreadSlots:
 
 
 def _shares(borrower: Borrower) -> dict[object, int]:
-    """Return the groups that a function counts for, and how many times the free slots each may hold.
-
-    Without a token all programs of one machine look like one client: they share the limit of the address.
-    """
+    # Return the groups that a function counts for, and how many times the free slots each may hold.
+    #
+    # Without a token all programs of one machine look like one client: they share the limit of the address.
     if borrower.connection is None:
         return {}
     shares: dict[object, int] = {borrower.connection: _TIMES_FREE}
@@ -445,7 +444,7 @@ class ThreadStep:
     def _run_caught(
         self, function: Callable[..., Any], options: dict[str, Any], args: tuple[Any, ...]
     ) -> BaseException | None:
-        """Return the exception instead of raising it: a task that raises SystemExit ends the event loop."""
+        # Return the exception instead of raising it: a task that raises SystemExit ends the event loop.
         try:
             self._run(function, options, args)
         except BaseException as error:
@@ -489,7 +488,7 @@ class _Slot(Borrower, eq=False):
     # -- the job -----------------------------------------------------------------------------
 
     def begin(self) -> None:
-        """Submit the function. Raises RuntimeError if no thread can be started."""
+        # Submit the function. Raises RuntimeError if no thread can be started.
         pool = self.slots.pool
         assert pool is not None
         try:
@@ -515,7 +514,7 @@ class _Slot(Borrower, eq=False):
         self.slots.end_soon(self)
 
     def end(self) -> None:
-        """Release the slot and let the waiting task continue."""
+        # Release the slot and let the waiting task continue.
         self._release()
         if self.ended.done():  # the task was cancelled
             self.drop()
@@ -523,7 +522,7 @@ class _Slot(Borrower, eq=False):
             self.ended.set_result(None)
 
     def drop(self) -> None:
-        """Drop the value or the error. An error would keep itself alive through the frame of `run` in its traceback."""
+        # Drop the value or the error. An error would keep itself alive through the frame of `run` in its traceback.
         self.value = self.error = None
 
     def give_up(self) -> None:
@@ -546,7 +545,7 @@ class _Slot(Borrower, eq=False):
     # -- while it asks the client ------------------------------------------------------------
 
     def release(self) -> None:
-        """Called by the function's thread before it waits for the client."""
+        # Called by the function's thread before it waits for the client.
         self._call_soon(self._release_while_asking)
 
     def _release_while_asking(self) -> None:
@@ -554,7 +553,7 @@ class _Slot(Borrower, eq=False):
             self.is_asking = self.slots.release_while_asking(self)
 
     def reacquire(self) -> None:
-        """Called by the function's thread after the client's answer."""
+        # Called by the function's thread after the client's answer.
         self._call_soon(self._reacquire)
 
     def _reacquire(self) -> None:

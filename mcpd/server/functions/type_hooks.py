@@ -112,7 +112,7 @@ def is_model(kind: Any) -> bool:
 
 
 def _is_by_alias(kind: Any) -> bool:
-    """Return whether a model is written with its aliases, the default here."""
+    # Return whether a model is written with its aliases, the default here.
     return getattr(kind, "model_config", {}).get("serialize_by_alias") is not False
 
 
@@ -202,7 +202,7 @@ def output_hook(kind: Any, value: Any) -> Any:
 
 @cache
 def _required_output(kind: Any) -> Sequence[str] | None:
-    """Return the members that a model's output must have; None if a model accepts its own output."""
+    # Return the members that a model's output must have; None if a model accepts its own output.
     try:
         read = kind.model_json_schema(mode="validation")
         options = {} if _is_by_alias(kind) else {"by_alias": False}
@@ -213,7 +213,7 @@ def _required_output(kind: Any) -> Sequence[str] | None:
 
 
 def _model_errors(error: ValueError) -> str:
-    """Return pydantic's errors in one line, without its links and its echo of the input."""
+    # Return pydantic's errors in one line, without its links and its echo of the input.
     if not hasattr(error, "errors"):
         return str(error)
     lines = []

@@ -97,7 +97,7 @@ def _active(catalog: Catalog, exchange: Exchange) -> ActiveExtensions:
 
 
 async def _finish(catalog: Catalog, exchange: Exchange, work: Coroutine[Any, Any, Any], is_call: bool) -> Any:
-    """Await a handler. A denial becomes an error, or for a tool a result."""
+    # Await a handler. A denial becomes an error, or for a tool a result.
     try:
         return await work
     except AccessDenied as error:
@@ -110,7 +110,7 @@ async def _finish(catalog: Catalog, exchange: Exchange, work: Coroutine[Any, Any
 async def _unless_hidden(
     catalog: Catalog, method: str, handler: _Handler, exchange: Exchange, params: Any, denied: AccessDenied
 ) -> Any:
-    """Deny, unless a rule hides all entries that the request is about: hidden entries are unknown, not forbidden."""
+    # Deny, unless a rule hides all entries that the request is about: hidden entries are unknown, not forbidden.
     from mcpd.server.registry.visibility import view  # few servers have rules
 
     seen = await view(catalog, exchange, method, params)
@@ -121,7 +121,7 @@ async def _unless_hidden(
 
 
 async def _behind_hidden(catalog: Catalog, method: str, handler: _Handler, exchange: Exchange, params: Any) -> Any:
-    """Also check the entry behind a hidden one, which would be read instead."""
+    # Also check the entry behind a hidden one, which would be read instead.
     from mcpd.server.registry.visibility import view  # few servers have rules
 
     seen = await view(catalog, exchange, method, params)
@@ -133,7 +133,7 @@ async def _behind_hidden(catalog: Catalog, method: str, handler: _Handler, excha
 
 
 def _record(catalog: Catalog, exchange: Exchange, denied: AccessDenied) -> AccessDenied:
-    """Record a denial for transports that have a status for it. Returns the error for the client."""
+    # Record a denial for transports that have a status for it. Returns the error for the client.
     exchange.call.denied = denied
     metadata = None if catalog.protection is None else catalog.protection.url_of_metadata()
     if metadata is not None:
@@ -183,7 +183,7 @@ def _denied(
 
 
 def _needs_in(catalog: Catalog, method: str, params: Any, active: ActiveExtensions) -> Iterator[Needs | None]:
-    """Yield the needs of each entry that a request is about; None for an entry without needs."""
+    # Yield the needs of each entry that a request is about; None for an entry without needs.
     for entry in _entries(catalog, method, params, active):
         yield getattr(entry, "needs", None)
 
@@ -212,7 +212,7 @@ def _one(entry: Any) -> Iterator[Any]:
 
 
 def _resource(catalog: Catalog, uri: str, active: ActiveExtensions) -> Any:
-    """Return the entry that would be read under a URI, in the order of the lookup."""
+    # Return the entry that would be read under a URI, in the order of the lookup.
     entry = catalog.find_resource(uri, active)
     if entry is not None:
         return entry
@@ -227,7 +227,7 @@ def _resource(catalog: Catalog, uri: str, active: ActiveExtensions) -> Any:
 
 
 def _by_arguments(needs: Needs, params: Any) -> list[str]:
-    """Return the scopes for the arguments of a call. Raises InvalidParams if the author's function fails."""
+    # Return the scopes for the arguments of a call. Raises InvalidParams if the author's function fails.
     assert needs.by_arguments is not None
     try:
         scopes = needs.by_arguments(_arguments(params))

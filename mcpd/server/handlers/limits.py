@@ -66,11 +66,11 @@ class RateLimit(BuiltInMiddleware):
         self._most = float(most)
         self._per_second = calls / per
         self._tools = None if tools is None else frozenset(tools)
+        # By caller, in order of the last call; by tool the remaining calls and the time of that number.
         self._callers: OrderedDict[str, dict[str, tuple[float, float]]] = OrderedDict()
-        """By caller, in order of the last call; by tool the remaining calls and the time of that number."""
         self._count = 0
+        # When the full buckets of a caller with too many tools were last removed.
         self._swept: dict[str, float] = {}
-        """When the full buckets of a caller with too many tools were last removed."""
 
     async def __call__(self, request: MiddlewareRequest, call_next: CallNext) -> Result:
         """Pass the request on, or raise RateLimited."""
@@ -102,7 +102,7 @@ class RateLimit(BuiltInMiddleware):
             raise RateLimited((1 - left) / self._per_second)
 
     def _sweep(self, caller: str, buckets: dict[str, tuple[float, float]], now: float) -> None:
-        """Remove full buckets, but not at each call of a caller that invents names."""
+        # Remove full buckets, but not at each call of a caller that invents names.
         if now - self._swept.get(caller, -math.inf) < max(1 / self._per_second, 0.1):
             return
         self._swept[caller] = now
@@ -306,7 +306,7 @@ def _owner(request: MiddlewareRequest) -> str:
 
 
 def _size_of(block: Any) -> int:
-    """Return the size of a block in bytes; binary data count as base64."""
+    # Return the size of a block in bytes; binary data count as base64.
     if isinstance(block, EmbeddedResource):
         block = block.resource
     if isinstance(block, dict):
@@ -327,15 +327,14 @@ def _json_of(content: Any) -> bytes:
 
 
 def _contents_of(block: ContentBlock) -> TextResourceContents | BlobResourceContents | None:
-    """Return a block as the content of a resource; None for a link."""
+    # Return a block as the content of a resource; None for a link.
     if isinstance(block, TextContent):
         return TextResourceContents("", block.text, "text/plain")
     if isinstance(block, EmbeddedResource):
         inner: Any = block.resource
         if isinstance(inner, dict):  # from an author or another server
             inner = convert(inner, BlobResourceContents if "blob" in inner else TextResourceContents)
-        copy: TextResourceContents | BlobResourceContents = structs.replace(inner)
-        return copy
+        return structs.replace(inner)  # type: ignore[no-any-return]
     if isinstance(block, ResourceLink):
         return None
     return BlobResourceContents("", block.data, block.mime_type)

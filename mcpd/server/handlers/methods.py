@@ -105,8 +105,7 @@ def list_tools(
     active = catalog.active_extensions(exchange)
     if active and catalog.conditions:
         return _list_under_conditions(catalog, exchange, params, active)
-    page: ListToolsResult = catalog.tools.page(active, params.cursor)
-    return page
+    return catalog.tools.page(active, params.cursor)  # type: ignore[no-any-return]
 
 
 async def _list_under_conditions(
@@ -129,14 +128,12 @@ def call_tool(catalog: Catalog, exchange: Exchange, params: CallToolParams) -> C
 
 def list_resources(catalog: Catalog, exchange: Exchange, params: PageParams) -> ListResourcesResult:
     """Return one page of the resources that this client may see. Spec: 2026-07-28 server/resources."""
-    page: ListResourcesResult = catalog.resources.page(catalog.active_extensions(exchange), params.cursor)
-    return page
+    return catalog.resources.page(catalog.active_extensions(exchange), params.cursor)  # type: ignore[no-any-return]
 
 
 def list_resource_templates(catalog: Catalog, exchange: Exchange, params: PageParams) -> ListResourceTemplatesResult:
     """Return one page of the resource templates."""
-    page: ListResourceTemplatesResult = catalog.templates.page(catalog.active_extensions(exchange), params.cursor)
-    return page
+    return catalog.templates.page(catalog.active_extensions(exchange), params.cursor)  # type: ignore[no-any-return]
 
 
 def read_resource(catalog: Catalog, exchange: Exchange, params: ReadResourceParams) -> Any:
@@ -149,8 +146,7 @@ def read_resource(catalog: Catalog, exchange: Exchange, params: ReadResourcePara
 
 def list_prompts(catalog: Catalog, exchange: Exchange, params: PageParams) -> ListPromptsResult:
     """Return one page of prompts. Spec: 2026-07-28 server/prompts."""
-    page: ListPromptsResult = catalog.prompts.page(catalog.active_extensions(exchange), params.cursor)
-    return page
+    return catalog.prompts.page(catalog.active_extensions(exchange), params.cursor)  # type: ignore[no-any-return]
 
 
 def get_prompt(

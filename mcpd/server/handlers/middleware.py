@@ -168,7 +168,7 @@ class _Chain:
 
 
 def _layer(function: Middleware, name: str, method: str, handler: BoundHandler) -> BoundHandler:
-    """Wrap a handler in one more middleware. A ToolError becomes the result of a tool."""
+    # Wrap a handler in one more middleware. A ToolError becomes the result of a tool.
     call_next = handler.enter if isinstance(handler, _Chain) else _innermost(method, handler)
     usual: type[Result] | None = None
 
@@ -197,15 +197,13 @@ def _innermost(method: str, handler: BoundHandler) -> _Enter:
             result = await result
         if method == _READ:
             request._exchange.own_result = result
-        given: Result = result
-        return given
+        return result  # type: ignore[no-any-return]
 
     return enter
 
 
 def _never_public(enter: _Enter) -> _Enter:
-    """Make a resource's result private if middleware has changed it, perhaps for this caller only."""
-
+    # Make a resource's result private if middleware has changed it, perhaps for this caller only.
     async def enter_read(request: MiddlewareRequest) -> Result:
         result: Any = await enter(request)
         own = request._exchange.own_result
@@ -213,7 +211,6 @@ def _never_public(enter: _Enter) -> _Enter:
             from mcpd.server.registry.caching import as_private  # few resources are public
 
             result = as_private(result)
-        private: Result = result
-        return private
+        return result  # type: ignore[no-any-return]
 
     return enter_read

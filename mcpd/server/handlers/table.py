@@ -29,8 +29,8 @@ class HandlerTable(dict[str, BoundHandler]):
         super().__init__()
         self._bare: dict[str, BoundHandler] = {}
         self._wrappers: list[Wrapper] = []
+        # A table that is kept equal to this one.
         self._copy: HandlerTable | None = None
-        """A table that is kept equal to this one."""
 
     def put(self, method: str, handler: BoundHandler) -> None:
         """Add or replace the handler of a method."""
@@ -114,8 +114,7 @@ def _bound(catalog: Catalog, method: str) -> BoundHandler:
 
 
 def _with_causes(handler: BoundHandler) -> BoundHandler:
-    """Wrap a handler that runs an author's function: internal errors include the text of their cause."""
-
+    # Wrap a handler that runs an author's function: internal errors include the text of their cause.
     async def handle(exchange: Exchange, params: Any) -> Any:
         try:
             result = handler(exchange, params)
@@ -136,7 +135,7 @@ def _with_causes(handler: BoundHandler) -> BoundHandler:
 def _with_rules(
     catalog: Catalog, method: str, handler: Callable[[Catalog, Exchange, Any], Any]
 ) -> Callable[[Exchange, Any], Coroutine[Any, Any, Any]]:
-    """Call a handler with the part of the catalog that the rules let each request see."""
+    # Call a handler with the part of the catalog that the rules let each request see.
     from mcpd.server.registry.visibility import view  # few servers have rules
 
     async def handle(exchange: Exchange, params: Any) -> Any:
@@ -156,7 +155,7 @@ def _with_rules(
 
 
 def _readable_only(seen: Catalog, exchange: Exchange, params: Any) -> Any:
-    """Drop resources that cannot be read, so that hidden resources look the same as missing ones."""
+    # Drop resources that cannot be read, so that hidden resources look the same as missing ones.
     wanted = params.notifications
     if not wanted.resource_subscriptions:
         return params

@@ -80,8 +80,8 @@ class Catalog:
         self.tools.on_change = lambda: self._changed("tools")
         self.resources.on_change = self.templates.on_change = lambda: self._changed("resources")
         self.prompts.on_change = lambda: self._changed("prompts")
+        # Whether some resources are parts of tools, and exist only with them.
         self._has_parts = False
-        """Whether some resources are parts of tools, and exist only with them."""
         self.on_change: Callable[[Kind], None] | None = None
         """Called with the kind of list that has changed."""
 

@@ -38,8 +38,8 @@ _IMAGE_TYPES = {".png": "image/png", ".jpg": "image/jpeg", ".jpeg": "image/jpeg"
 _IMAGE_TYPES |= {".webp": "image/webp", ".svg": "image/svg+xml"}
 _IMAGE_BEGINNINGS = {b"\x89PNG\r\n\x1a\n": "image/png", b"\xff\xd8\xff": "image/jpeg", b"GIF8": "image/gif"}
 _IMAGE_BEGINNINGS |= {b"RIFF....WEBP": "image/webp"}
+# The first bytes of each type of file; four dots are the file's size.
 _AUDIO_BEGINNINGS = {b"RIFF....WAVE": "audio/wav", b"ID3": "audio/mpeg", b"OggS": "audio/ogg", b"fLaC": "audio/flac"}
-"""The first bytes of each type of file; four dots are the file's size."""
 _AUDIO_TYPES = {".wav": "audio/wav", ".mp3": "audio/mpeg", ".ogg": "audio/ogg", ".flac": "audio/flac"}
 
 
@@ -145,7 +145,7 @@ def _block(value: Any) -> Any:
 
 
 def _block_of_bytes(data: bytes) -> ImageContent | AudioContent | EmbeddedResource:
-    """Return bytes as a block by their first bytes. Unknown types become a resource with a digest as its URI."""
+    # Return bytes as a block by their first bytes. Unknown types become a resource with a digest as its URI.
     if mime_type := _guessed(data, _IMAGE_BEGINNINGS):
         return ImageContent(data, mime_type)
     if mime_type := _guessed(data, _AUDIO_BEGINNINGS):
@@ -168,7 +168,7 @@ def _json(value: Any) -> bytes:
 
 
 def _place(value: Any, depth: int = 20) -> str:
-    """Return the path of the part that cannot be written, such as `["beds"][2]`; "" for the value itself."""
+    # Return the path of the part that cannot be written, such as `["beds"][2]`; "" for the value itself.
     members: Iterable[tuple[Any, Any]] = ()
     if isinstance(value, dict):
         members = value.items()

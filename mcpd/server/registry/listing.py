@@ -26,11 +26,11 @@ DECORATORS: Final = "decorators"
 
 _NOTHING: Final[frozenset[str]] = frozenset()
 
+# The maximum number of cached pages; the oldest is dropped.
 _MOST_PAGES: Final = 1024
-"""The maximum number of cached pages; the oldest is dropped."""
 
+# The maximum number of cached pages for callers with hidden entries, whose bytes are cached too.
 _MOST_SEEN: Final = 64
-"""The maximum number of cached pages for callers with hidden entries, whose bytes are cached too."""
 
 
 class Entry(Protocol):
@@ -73,12 +73,11 @@ class Listing(Generic[E]):
         self._make_page = make_page
 
         self._entries: dict[str, E] = {}
-        """All registered entries."""
+        # The enabled entries; the same object if all are enabled.
         self._offered = self._entries
-        """The enabled entries; the same object if all are enabled."""
         self._numbers: dict[str, int] = {}
+        # The owners of entries by key, except DECORATORS.
         self._owners: dict[str, str] = {}
-        """The owners of entries by key, except DECORATORS."""
         self._next_number = 1
 
         self._pages: dict[tuple[ActiveExtensions, str | None, frozenset[str]], Any] = {}

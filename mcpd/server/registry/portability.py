@@ -74,9 +74,8 @@ class _Examination:
         self._seen: set[str] = set()
 
     def examine(self, schema: dict[str, Any], depth: int, name: str = "", within: tuple[str, ...] = ()) -> None:
-        """Examine a schema and its subschemas. `name` is the property's name, `within` are the references that led
-        here.
-        """
+        # Examine a schema and its subschemas. `name` is the property's name, `within` are the references that led
+        # here.
         if depth > _DEEPEST:
             return
         self._examine_one(schema, name)
@@ -144,17 +143,17 @@ def warning(where: str, text: str) -> Problem:
 MOST_TOOLS_ANYWHERE = 100
 """The number of tools that Windsurf accepts, of all servers together."""
 
+# The number of tools that VS Code and OpenAI's models accept in one request.
 _MOST_TOOLS = 128
-"""The number of tools that VS Code and OpenAI's models accept in one request."""
 
+# Claude Code cuts longer descriptions of tools and instructions.
 _MOST_TEXT_BYTES = 2048
-"""Claude Code cuts longer descriptions of tools and instructions."""
 
+# Codex may show only this part of the instructions.
 _ALONE_CHARACTERS = 512
-"""Codex may show only this part of the instructions."""
 
+# About 25,000 tokens, an eighth of the context of many models.
 _MOST_LIST_BYTES = 100_000
-"""About 25,000 tokens, an eighth of the context of many models."""
 
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 

@@ -202,7 +202,7 @@ _WRITTEN = {
 
 
 def _described(description: str | None, schema: dict[str, Any], root: dict[str, Any]) -> str | None:
-    """Return an argument's description, and how to write a value that is not text."""
+    # Return an argument's description, and how to write a value that is not text.
     admitted = admitted_types(schema, root) - {"null"}
     if not admitted or "string" in admitted:
         return description

@@ -41,7 +41,6 @@ class _Resource(Entry):
         self._finish = finish
 
     def listed(self, active: ActiveExtensions) -> Resource:
-        """Return the resource as `resources/list` shows it."""
         return self.resource
 
     def _result(self, value: Any, uri: str) -> ReadResourceResult:

@@ -33,7 +33,7 @@ class _Switch(Struct, frozen=True):
     components: frozenset[str] | None
 
     def concerns(self, component: Component, entry: Any) -> bool:
-        """Return whether an entry matches all given criteria. Several names, tags or kinds mean "any of these"."""
+        # Return whether an entry matches all given criteria. Several names, tags or kinds mean "any of these".
         if self.components is not None and component not in self.components:
             return False
         if self.tags is not None and self.tags.isdisjoint(entry.tags):
@@ -42,7 +42,7 @@ class _Switch(Struct, frozen=True):
 
     @property
     def key(self) -> object:
-        """Equal for switches that match the same entries."""
+        # Equal for switches that match the same entries.
         return self.names, self.tags, self.components
 
 
@@ -51,8 +51,8 @@ class Switches:
 
     def __init__(self) -> None:
         self._switches: list[_Switch] = []
+        # The state of entries that no switch matches; None means as registered.
         self._is_on: bool | None = None
-        """The state of entries that no switch matches; None means as registered."""
 
     def turn(
         self,

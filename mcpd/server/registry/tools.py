@@ -74,8 +74,8 @@ class FunctionTool(Entry):
         self.active_extensions: Callable[[Exchange], ActiveExtensions] | None = None
         """Returns the active extensions of a call; needed with `wraps_for` only."""
 
+        # Replaces the callee's own `call`.
         self._call: Callable[..., Any] | None = None
-        """Replaces the callee's own `call`."""
         self._has_schema: bool | None = None
         self._has_any_root = False
         self._gives_blocks = False
@@ -138,7 +138,7 @@ class FunctionTool(Entry):
             self._mirrors = ()
 
     def _result(self, value: Any, exchange: Exchange) -> CallToolResult:
-        """Convert the return value to a result. Raises OutputError if it does not fit the output schema (S25-057)."""
+        # Convert the return value to a result. Raises OutputError if it does not fit the output schema (S25-057).
         if self._has_schema is None:  # schemas are made for the first result
             schema = self.tool.output_schema or self.callee.output_schema
             self._has_schema = schema is not None
@@ -171,7 +171,7 @@ class FunctionTool(Entry):
         return result
 
     def _wraps(self, exchange: Exchange) -> bool:
-        """Return whether this client receives structured content as objects in every version."""
+        # Return whether this client receives structured content as objects in every version.
         active = self.active_extensions
         return active is not None and not self.wraps_for.isdisjoint(active(exchange))
 
@@ -196,19 +196,20 @@ class FunctionTool(Entry):
             return result
 
     def _failed(self, error: BaseException, exchange: Exchange) -> CallToolResult | None:
-        """Return a failure as a result for the model; None for exceptions to raise again.
-
-        The caller raises them: raised here, this frame and its traceback would refer to each other.
-        """
+        # Return a failure as a result for the model; None for exceptions to raise again.
+        #
+        # The caller raises them: raised here, this frame and its traceback would refer to each other.
         if isinstance(error, ToolError):
             return failed(str(error))
         if isinstance(error, ProtocolError) or not is_failure(error):
             return None
 
-        request_id = printable(exchange.request_id)
         if isinstance(error, (Unwritable, OutputError)):
             problem = "cannot be written as JSON" if isinstance(error, Unwritable) else "does not fit its output schema"
-            log.error("tool %s (request %s): its result %s: %s", self.key, request_id, problem, printable(error))
+            log.error(
+                "tool %s (request %s): its result %s: %s",
+                self.key, printable(exchange.request_id), printable(problem), printable(error),
+            )  # fmt: skip
             reason = f": {error}" if self.shows_errors else ""
             return failed(f"The tool {self.key} failed: its result {problem}{reason}")
 
@@ -217,7 +218,7 @@ class FunctionTool(Entry):
             if reported is not None and others is None:
                 return failed("\n".join(_texts(reported)))
 
-        log.error("tool %s (request %s) failed", self.key, request_id, exc_info=as_told(error))
+        log.error("tool %s (request %s) failed", self.key, printable(exchange.request_id), exc_info=as_told(error))
         if isinstance(error, McpdError):
             return failed(str(error))
         if self.shows_errors:
@@ -226,7 +227,6 @@ class FunctionTool(Entry):
 
 
 def _texts(group: BaseExceptionGroup[Any]) -> list[str]:
-    """Return the texts of all errors in an exception group, for example from a task group."""
     return [
         text
         for one in group.exceptions
@@ -268,8 +268,8 @@ def metadata_of(entry: ToolEntry) -> Tool:
 
 T = TypeVar("T")
 
+# Tasks that have exceeded their limit and still run; the event loop itself keeps no reference to tasks.
 _left_behind: set[asyncio.Task[CallToolResult]] = set()
-"""Tasks that have exceeded their limit and still run; the event loop itself keeps no reference to tasks."""
 
 
 class TimedTool(FunctionTool):

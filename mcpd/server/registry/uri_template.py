@@ -257,7 +257,7 @@ class UriTemplate:
 
 
 def _parsed(text: str) -> Iterator[str | tuple[str, tuple[str, ...]]]:
-    """Yield the parts of a template: literal text as it appears in a URI, and (operator, names) of an expression."""
+    # Yield the parts of a template: literal text as it appears in a URI, and (operator, names) of an expression.
     at = 0
     while at < len(text):
         start = text.find("{", at)
@@ -316,7 +316,7 @@ class _Match:
         self._chosen: dict[int, dict[int, _Choice]] = {}
 
     def values(self) -> dict[str, str] | None:
-        """Return each variable's text, still encoded, if the last state can be at the URI's end."""
+        # Return each variable's text, still encoded, if the last state can be at the URI's end.
         for edges in self._states[1:]:
             found = [self._ends(edge, self._reached[edge.source]) for edge in edges]
             self._reached.append(found[0] if len(found) == 1 else sorted({at for ends in found for at in ends}))
@@ -341,7 +341,7 @@ class _Match:
         return values
 
     def _ends(self, edge: _Edge, starts: list[int]) -> list[int]:
-        """Return the positions that an edge leads to from any of `starts`, ascending."""
+        # Return the positions that an edge leads to from any of `starts`, ascending.
         uri = self._uri
 
         if isinstance(edge, _Literal):
@@ -361,9 +361,8 @@ class _Match:
         return [end for end in ends if end not in self._inside] if self._inside else ends
 
     def _back(self, edge: _Edge, end: int) -> tuple[int | None, dict[str, str]]:
-        """Return where an edge that leads to `end` begins, and its values. The last such place, so that earlier edges
-        get more.
-        """
+        # Return where an edge that leads to `end` begins, and its values. The last such place, so that earlier edges
+        # get more.
         starts = self._reached[edge.source]
         if isinstance(edge, _Literal):
             at = end - len(edge.text)
@@ -396,7 +395,7 @@ class _Choice(Struct, frozen=True, gc=False):
 
 
 def _parameters(edge: _Parameters, uri: str, starts: list[int]) -> dict[int, _Choice]:
-    """Return each position where parameters may end that begin at one of `starts`, with the last such choice."""
+    # Return each position where parameters may end that begin at one of `starts`, with the last such choice.
     choices: dict[int, _Choice] = {}
     starts = [at for at in starts if uri.startswith(edge.operator.first, at)]
     # Found once, because values may overlap, as in "?q=?q=?q=…".

@@ -34,8 +34,8 @@ log = logging.getLogger("mcpd")
 
 E = TypeVar("E", bound=Entry)
 
+# A rule, the key of its entry, and the rule's arguments.
 _RuleCall: TypeAlias = tuple[Callable[..., Any], str, tuple[Any, ...]]
-"""A rule, the key of its entry, and the rule's arguments."""
 
 
 _LISTED = {
@@ -137,7 +137,7 @@ class _Evaluation:
                     yield rule, key, (described, context)
 
     def _call_plain(self, rows: list[_Row], rules: list[VisibilityRule]) -> list[tuple[_RuleCall, Awaitable[Any]]]:
-        """Call plain rules, in a thread. Returns coroutines to await, as a lambda may return one."""
+        # Call plain rules, in a thread. Returns coroutines to await, as a lambda may return one.
         promises: list[tuple[_RuleCall, Awaitable[Any]]] = []
         for call in self._rule_calls(rows, rules, False):
             rule, key, arguments = call
@@ -154,7 +154,6 @@ class _Evaluation:
         return promises
 
     async def _await_rule(self, call: _RuleCall, answer: Awaitable[Any] | None = None) -> None:
-        """Await a rule's result, calling the rule if that was not done."""
         rule, key, arguments = call
         try:
             if not await (rule(*arguments) if answer is None else answer):
@@ -182,7 +181,6 @@ def _described(component: Component, entry: Any) -> CatalogEntry:
 
 
 def _entries_of(catalog: Catalog, method: str, params: Any) -> dict[str, list[Any]]:
-    """Return the entries that a request may use, by the name of their list."""
     if method == "tools/call":
         return {"tools": _found(catalog.tools, params.name)}
     if method == "prompts/get":

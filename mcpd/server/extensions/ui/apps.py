@@ -91,7 +91,7 @@ class ToolUi(Struct, eq=False, kw_only=True):
 
 
 def _pop_raw(where: str, meta: dict[str, Any], problems: list[Problem]) -> tuple[object, dict[str, Any]]:
-    """Return the View's URI and the other members of `_meta.ui`. The nested key takes precedence over the flat one."""
+    # Return the View's URI and the other members of `_meta.ui`. The nested key takes precedence over the flat one.
     nested, flat = (meta.pop(key, None) for key in ("ui", FLAT_URI))
     if nested is not None and not isinstance(nested, Mapping):
         problems.append(Problem(where, "_meta.ui must be an object; it is left out"))
@@ -366,7 +366,7 @@ class Apps:
         return [problem for problems in self._found.values() for problem in problems]
 
     def _report(self, key: str, problems: list[Problem]) -> None:
-        """Log and keep the problems of a missing View."""
+        # Log and keep the problems of a missing View.
         self._found[key] = problems
         for problem in problems:
             log.error("%s", printable(problem, 2000))
@@ -380,7 +380,7 @@ def _entry(resource: Resource, html: str, meta: ViewMeta, problems: list[Problem
 
 
 def _pop_meta(where: str, options: dict[str, Any]) -> tuple[ViewMeta, dict[str, Any]]:
-    """Return the metadata of a View and the other members of `_meta`, and remove these options."""
+    # Return the metadata of a View and the other members of `_meta`, and remove these options.
     others = dict(options.pop("meta", None) or {})
     said = {name: options.pop(name, None) for name in ("csp", "permissions", "domain", "prefers_border")}
     if "ui" not in others:
@@ -391,7 +391,7 @@ def _pop_meta(where: str, options: dict[str, Any]) -> tuple[ViewMeta, dict[str, 
 
 
 def _as_text(where: str, html: str | bytes) -> str:
-    """Decode HTML. It is always sent as text (APP-S-03): official hosts decode a blob as Latin-1, or refuse it."""
+    # Decode HTML. It is always sent as text (APP-S-03): official hosts decode a blob as Latin-1, or refuse it.
     if isinstance(html, str):
         return html.removeprefix("\ufeff")
     try:
@@ -406,7 +406,7 @@ def _is_app_only(entry: ToolEntry) -> bool:
 
 
 def _log_problems(problems: Iterable[Problem]) -> None:
-    """Log problems. The rest of the View is served."""
+    # Log problems. The rest of the View is served.
     for problem in problems:
         log.warning("%s", printable(problem, 2000))
 

@@ -61,7 +61,7 @@ def html_problems(where: str, html: str) -> list[Problem]:
 
 
 def _wrong_doctype(begin: str) -> str:
-    """Return what is wrong with the beginning of a document; "" for the doctype of HTML5."""
+    # Return what is wrong with the beginning of a document; "" for the doctype of HTML5.
     if not begin.startswith("<!doctype"):
         return "no doctype"
     name, _, rest = begin[len("<!doctype") :].partition(">")[0].strip().partition(" ")
@@ -69,7 +69,7 @@ def _wrong_doctype(begin: str) -> str:
 
 
 def _charset(begin: bytes) -> bytes:
-    """Return the encoding that the first bytes of a document declare, or b""."""
+    # Return the encoding that the first bytes of a document declare, or b"".
     for tag in begin.split(b"<meta")[1:]:
         _, found, value = tag.partition(b">")[0].partition(b"charset")
         if found and value.lstrip()[:1] == b"=":
@@ -79,7 +79,7 @@ def _charset(begin: bytes) -> bytes:
 
 
 def _skip_comments(html: str) -> int:
-    """Return the position after white space and comments; the length if nothing follows."""
+    # Return the position after white space and comments; the length if nothing follows.
     position = 0
     while True:
         while position < len(html) and (html[position].isspace() or html[position] == "\ufeff"):

@@ -51,7 +51,7 @@ def _view_problems(entry: AppEntry, tools: dict[str, ToolUi]) -> Iterator[Proble
 
 
 def _resource_problems(apps: Apps) -> Iterator[Problem]:
-    """Check other resources. Registration checks them too, but a source may add entries to the catalog directly."""
+    # Check other resources. Registration checks them too, but a source may add entries to the catalog directly.
     for entry in apps.catalog.resources:
         if isinstance(entry, AppEntry):
             continue
@@ -136,7 +136,6 @@ def _can_be(shape: Mapping[str, Any], root: Mapping[str, Any], kind: str) -> boo
 
 
 def _columns(shape: Mapping[str, Any], root: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return the columns of a schema with the schemas of their values; None if there may be any columns."""
     if "array" in _types(shape):
         return _of_items(_inside(shape.get("items"), root), root)
     members = {name: _inside(member, root) for name, member in (shape.get("properties") or {}).items()}
@@ -164,7 +163,7 @@ def _of_items(items: Mapping[str, Any], root: Mapping[str, Any]) -> dict[str, An
 
 
 def _unknown_columns(where: str, shape: Mapping[str, Any], root: Mapping[str, Any], view: View) -> Iterator[Problem]:
-    """Find columns that the view names, but the schema lacks."""
+    # Find columns that the view names, but the schema lacks.
     if "rows" in view.options or view.view not in ("table", "chart"):
         return
     columns = _columns(shape, root)
@@ -191,7 +190,7 @@ def _may_be_number(schema: object, root: Mapping[str, Any]) -> bool:
 
 
 def _inside(schema: object, root: Mapping[str, Any]) -> dict[str, Any]:
-    """Resolve references, and the null of an Optional with one other branch; {} for any value."""
+    # Resolve references, and the null of an Optional with one other branch; {} for any value.
     for _ in range(16):
         if not isinstance(schema, Mapping):
             return {}
@@ -217,7 +216,6 @@ def _types(shape: Mapping[str, Any]) -> set[str]:
 
 
 def _named(shape: Mapping[str, Any]) -> str:
-    """Describe the values of a schema."""
     types = sorted(_types(shape))
     if types in (["array"], ["object"]):
         return f"this {types[0]}: it has no numbers" if types == ["array"] else "this object"

@@ -171,7 +171,7 @@ def read_permissions(value: object) -> UiPermissions | None:
 
 
 def _normalise(entry: str, kind: SourceKind, compat: bool) -> tuple[str | None, str]:
-    """Return (source, "") if valid, (source, warning) if corrected, (None, reason) if unusable."""
+    # Return (source, "") if valid, (source, warning) if corrected, (None, reason) if unusable.
     if reason := _unsafe(entry):
         return None, reason
     source = entry.lower()
@@ -201,7 +201,6 @@ def _normalise(entry: str, kind: SourceKind, compat: bool) -> tuple[str | None, 
 
 
 def _unsafe(entry: str) -> str:
-    """Return why a text must not be part of a header, or ""."""
     if not entry:
         return "is empty"
     if len(entry) > MAX_SOURCE_CHARS:
@@ -225,7 +224,6 @@ def _why_no_match(source: str) -> str:
 
 
 def _bad_host(host: str, *, wild: bool) -> str:
-    """Return why a host is invalid in a CSP source, or ""."""
     labels = host.split(".")
     if labels[-1].isdigit():
         if wild:
@@ -237,7 +235,7 @@ def _bad_host(host: str, *, wild: bool) -> str:
 
 
 def _show(text: str) -> str:
-    """Shorten an entry for a message, so that a hostile one cannot flood the log."""
+    # Shorten an entry for a message, so that a hostile one cannot flood the log.
     return text if len(text) <= 80 else f"{text[:79]}…"
 
 
@@ -253,8 +251,8 @@ replit.app replit.dev run.app sslip.io surge.sh trycloudflare.com ts.net vercel.
 """
 _SECOND_LEVELS = frozenset(_COMMON.split())
 _HOSTING = frozenset(_HOSTS.split())
+# All names below these domains belong to other people, at any depth.
 _ALL_HOSTING = ("amazonaws.com", "on.aws", "windows.net")
-"""All names below these domains belong to other people, at any depth."""
 
 
 def is_public_suffix(domain: str) -> bool:
@@ -270,7 +268,7 @@ def is_public_suffix(domain: str) -> bool:
 
 @cache
 def _listed() -> Callable[[str], bool] | None:
-    """Return the installed Public Suffix List, which is read with the first wildcard; None without it."""
+    # Return the installed Public Suffix List, which is read with the first wildcard; None without it.
     try:
         from publicsuffixlist import PSLFILE, PublicSuffixList
     except ImportError:
@@ -282,7 +280,7 @@ def _listed() -> Callable[[str], bool] | None:
 
 
 def _parents(lines: Iterable[str]) -> Iterator[str]:
-    """Yield the parents of public suffixes, as `core.windows.net` of `blob.core.windows.net`."""
+    # Yield the parents of public suffixes, as `core.windows.net` of `blob.core.windows.net`.
     for line in lines:
         name = line.partition(" ")[0].strip().removeprefix("*.")
         if name.isascii() and not name.startswith(("//", "!")):

@@ -80,7 +80,6 @@ def view_meta(
 
 
 def _as_list(values: Any) -> Any:
-    """Return an iterable as a list; texts, objects and anything else unchanged."""
     is_list = isinstance(values, Iterable) and not isinstance(values, (str, Mapping))
     return list(values) if is_list else values
 

@@ -86,7 +86,7 @@ def page(kind: str, options: Mapping[str, Any], tool: Mapping[str, Any] | None =
 
 
 def _in_script(value: Any) -> str:
-    """Return JSON that is safe inside a script element, whatever texts it contains."""
+    # Return JSON that is safe inside a script element, whatever texts it contains.
     text = encode(value).decode()
     for char in "<>&\u2028\u2029":
         text = text.replace(char, f"\\u{ord(char):04x}")
@@ -95,7 +95,6 @@ def _in_script(value: Any) -> str:
 
 @cache
 def _part(name: str) -> str:
-    """Return one file without comments."""
     path = os.path.join(bundled_folder(), "views", name)
     with open(path, encoding="utf-8") as file:
         text = file.read()
@@ -103,7 +102,7 @@ def _part(name: str) -> str:
 
 
 def _without_comments(text: str) -> list[str]:
-    """Return the lines without indentation and comments. A comment is a whole line, or begins after two spaces."""
+    # Return the lines without indentation and comments. A comment is a whole line, or begins after two spaces.
     kept = []
     is_comment = False
     for line in map(str.strip, text.splitlines()):
@@ -167,13 +166,12 @@ class _Renamed(AppEntry):
 
     @property
     def html(self) -> str:
-        """The document."""
         if not self._html:
             self._html = self._make(self.of_tool)
         return self._html
 
     def listed(self, active: ActiveExtensions) -> Resource:
-        """Return the resource as on its own server, whose tool links it."""
+        # Return the resource as on its own server, whose tool links it.
         return self._entry.listed(active)
 
 
@@ -225,7 +223,7 @@ def view_entry(catalog: Catalog, namespace: str, tool: str, view: View) -> ViewE
 
 
 def _described(catalog: Catalog, name: str, view: View) -> Mapping[str, Any] | None:
-    """Return the tool of a form as the page describes it. Data of the host takes precedence."""
+    # Return the tool of a form as the page describes it. Data of the host takes precedence.
     if view.view != "form":
         return None
     entry = catalog.tools.find(name)

@@ -91,7 +91,6 @@ def _is_view_key(key: str) -> bool:
 
 
 def _is_view_block(block: object) -> bool:
-    """Whether a block contains or links the resource of a View."""
     if isinstance(block, ResourceLink):
         return block.uri.startswith(SCHEME)
     if isinstance(block, EmbeddedResource):
@@ -102,7 +101,6 @@ def _is_view_block(block: object) -> bool:
 
 
 def _is_readable(block: object) -> bool:
-    """Whether a block is useful for a model without a View."""
     return bool(block.text.strip()) if isinstance(block, TextContent) else not _is_view_block(block)
 
 

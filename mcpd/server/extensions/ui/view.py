@@ -156,7 +156,6 @@ def _checked(view: str, options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _texts(where: str, value: object, *, is_one: bool) -> list[str]:
-    """Check a list of texts; `is_one` also allows a single text."""
     if isinstance(value, str):
         if not is_one:
             raise RegistrationError(f"{where}: use a list, such as [{value!r}]")
