@@ -13,7 +13,3 @@ A program without asyncio can run a View itself, on any channel of text messages
     for event in view.events(): ...                     # answer, deny or fail each Ask
     for message in view.data_to_send(): ...
 """
-
-from __future__ import annotations
-
-__all__: list[str] = []

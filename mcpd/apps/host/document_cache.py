@@ -14,6 +14,7 @@ import logging
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
+from weakref import WeakValueDictionary
 
 from msgspec import Struct
 from msgspec.json import Decoder
@@ -41,14 +42,6 @@ class _Reading(Wire, kw_only=True):
     ttl_ms: int | None = None
 
 
-class _Turn:
-    """The lock for reading one document, and how many tasks wait for it."""
-
-    def __init__(self) -> None:
-        self.lock = asyncio.Lock()
-        self.waiting = 0
-
-
 class _Kept(Struct):
     document: ViewDocument
     until: float
@@ -67,7 +60,8 @@ class DocumentCache:
         self._fresh_seconds = fresh_seconds
         self._kept: OrderedDict[str, _Kept] = OrderedDict()
         """The most recently used come last."""
-        self._turns: dict[str, _Turn] = {}
+        # A lock is kept as long as a task uses it: a server may have another document for each View.
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._listed: dict[str, Mapping[str, Any]] | None = None
         self._changes = 0
 
@@ -76,17 +70,10 @@ class DocumentCache:
 
         Raises whatever the client raises if the server cannot be reached.
         """
-        turn = self._turns.setdefault(uri, _Turn())
-        turn.waiting += 1
-        try:
-            # Views that open at the same time share one reading.
-            async with turn.lock:
-                return await self._get(uri)
-        finally:
-            turn.waiting -= 1
-            if not turn.waiting:
-                del self._turns[uri]
-            self._remove_oldest()
+        lock = self._locks.setdefault(uri, asyncio.Lock())
+        # Views that open at the same time share one reading.
+        async with lock:
+            return await self._get(uri)
 
     async def prefetch(self, uris: Iterable[str]) -> list[ViewDocument]:
         """Read documents in advance. Those that cannot be shown are logged and left out; of too many the first are
@@ -130,6 +117,7 @@ class DocumentCache:
             kept.until = now + seconds if changes == self._changes else float("-inf")
 
         self._kept.move_to_end(uri)
+        self._remove_oldest()
         if kept.refusal:
             raise ConfigurationError(kept.refusal)
         return kept.document

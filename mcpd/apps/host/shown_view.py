@@ -11,7 +11,7 @@ import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from inspect import isawaitable
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from msgspec import Raw, Struct
 from msgspec.json import Decoder
@@ -29,10 +29,6 @@ from mcpd.protocol.printable import printable
 from mcpd.protocol.types.base import ListChanged, ServerCapabilities
 from mcpd.protocol.types.features import CallToolResult, ContentBlock, Tool
 from mcpd.protocol.types.interaction import CreateMessageResult
-
-if TYPE_CHECKING:
-    from mcpd.apps.host.document import ViewDocument
-
 
 log = logging.getLogger("mcpd.host")
 
@@ -259,7 +255,7 @@ class ShownView:
             if error is None:
                 machine.answer(ask_id, task.result())
                 if isinstance(ask, events.ModelContextUpdate) and (update := machine.take_model_context()) is not None:
-                    self._handler.keep_context(self, update)
+                    self._handler.conversation.set_context(self.id, self.call.name, update)
         except LocalProtocolError as impossible:
             error = impossible
 
@@ -301,7 +297,7 @@ class ShownView:
         close, self._close_channel, self._send = self._close_channel, None, None
         if close is not None:
             close()
-        self._handler.leave(self)
+        self._handler.on_leave(self)
 
     async def wait_closed(self) -> None:
         """Wait until the work for a View that is gone has stopped."""
@@ -385,9 +381,9 @@ class ViewRequestHandler:
     ) -> None:
         self._client = client
         self._hooks = hooks
-        self._conversation = conversation
+        self.conversation = conversation
         self._find_tool = find_tool
-        self._on_leave = on_leave
+        self.on_leave = on_leave
 
     async def handle(self, view: ShownView, ask: events.Ask) -> Any:
         """Carry out an ask and return what `View.answer` takes. Raises Denied to deny it, or the error."""
@@ -403,7 +399,7 @@ class ViewRequestHandler:
             if hooks.message is not None:
                 _check(await settle(hooks.message(view, ask.content)), "The host did not take the message")
             # The conversation may be full, whatever the hook decides.
-            self._conversation.add_message(ViewMessage(view.id, view.call.name, ask.content))
+            self.conversation.add_message(ViewMessage(view.id, view.call.name, ask.content))
         elif isinstance(ask, events.ModelContextUpdate):
             if hooks.model_context is not None:
                 _check(await settle(hooks.model_context(view, ask)), "The host did not take the context")
@@ -435,10 +431,6 @@ class ViewRequestHandler:
             ask.method, ask.params, on_progress=on_progress if ask.wants_progress else None
         )
 
-    def keep_context(self, view: ShownView, update: events.ModelContextUpdate) -> None:
-        """Give an update to the conversation, after the View received the answer."""
-        self._conversation.set_context(view.id, view.call.name, update)
-
     def notice(self, view: ShownView, event: events.Event) -> None:
         """Pass an event on to the hook."""
         if self._hooks.event is not None:
@@ -446,10 +438,6 @@ class ViewRequestHandler:
                 self._hooks.event(view, event)
             except Exception:
                 log.exception("%s: the hook for events failed", view.id)
-
-    def leave(self, view: ShownView) -> None:
-        """Report that a View is gone."""
-        self._on_leave(view)
 
 
 def _check(answer: bool | None, reason: str) -> None:

@@ -14,7 +14,7 @@ import logging
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from typing import Any
 
-from msgspec import Raw, Struct, ValidationError, convert, to_builtins
+from msgspec import Raw, Struct, ValidationError, convert, structs, to_builtins
 
 from mcpd.apps.host.conversation import Conversation
 from mcpd.apps.host.document import Profile
@@ -51,21 +51,21 @@ _RECONNECT_SECONDS = (0.3, 0.7, 1.0, 2.0, 4.0, 8.0, 15.0)
 
 _CONTEXT = HostContext(available_display_modes=["inline", "fullscreen", "pip"], platform="web")
 
-_EVENTS: dict[type[events.Event], tuple[str, dict[str, str]]] = {
-    events.AppToolsListed: ("appTools", {"tools": "tools"}),
-    events.Closed: ("closed", {"reason": "reason", "clean": "clean"}),
-    events.Connected: (
-        "connected",
-        {"app": "app_info", "capabilities": "capabilities", "version": "requested_version", "again": "again"},
-    ),
-    events.Failed: ("failed", {"reason": "reason"}),
-    events.Finding: ("finding", {"rule": "rule", "text": "text", "method": "method", "refused": "refused"}),
-    events.Live: ("live", {"again": "again"}),
-    events.Logged: ("logged", {"level": "level", "data": "data", "logger": "logger"}),
-    events.SizeChanged: ("size", {"width": "width", "height": "height"}),
-    events.TeardownRequested: ("teardownRequested", {}),
+_EVENTS: dict[type[events.Event], str] = {
+    events.AppToolsListed: "appTools",
+    events.Closed: "closed",
+    events.Connected: "connected",
+    events.Failed: "failed",
+    events.Finding: "finding",
+    events.Live: "live",
+    events.Logged: "logged",
+    events.SizeChanged: "size",
+    events.TeardownRequested: "teardownRequested",
 }
-"""The events of a View that its page receives: the kind, and the attribute for each member."""
+"""The events of a View that its page receives, with their kind."""
+
+_MEMBERS = {"app_info": "app", "requested_version": "version"}
+"""The members of events that have another name for the page."""
 
 
 class SessionOptions(Struct, frozen=True, kw_only=True):
@@ -488,6 +488,5 @@ class PreviewSession:
     def _on_event(self, view: ShownView, event: events.Event) -> None:
         page = self.showing.get(view.id)
         if page is not None and type(event) in _EVENTS:
-            kind, attributes = _EVENTS[type(event)]
-            members = {member: getattr(event, attribute) for member, attribute in attributes.items()}
-            page.notify("view/event", {"viewId": view.id, "event": {"kind": kind, **members}})
+            members = {_MEMBERS.get(name, name): value for name, value in structs.asdict(event).items()}
+            page.notify("view/event", {"viewId": view.id, "event": {"kind": _EVENTS[type(event)], **members}})

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from msgspec import Raw
+from msgspec import Raw, Struct
 from msgspec.json import decode
 
 from mcpd.apps.host.document import OUTER_TOKENS, Profile
@@ -82,14 +82,13 @@ def rewriter(quirks: Quirks) -> Callable[[str, Raw], Raw | None] | None:
 # ------------------------------------------------------------------------------------------ Views
 
 
-class _OpenView:
+class _OpenView(Struct):
     """An open View with its call, its addresses, and the context that it was opened with."""
 
-    def __init__(self, shown: ShownView, call_id: str, place: Place, context: HostContext | None) -> None:
-        self.shown = shown
-        self.call_id = call_id
-        self.place = place
-        self.context = context
+    shown: ShownView
+    call_id: str
+    place: Place
+    context: HostContext | None
 
 
 class PageViews:

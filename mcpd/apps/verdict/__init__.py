@@ -4,7 +4,3 @@
 the app in a `browser`. A `trial` is one showing of it; the findings are a `report`. Commands and their output belong in
 `mcpd.cli`.
 """
-
-from __future__ import annotations
-
-__all__: list[str] = []

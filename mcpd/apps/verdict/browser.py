@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import os
 import shutil
-import sys
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -37,25 +37,8 @@ _PROGRAMS: Final = (
     "chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome", "microsoft-edge",
     "microsoft-edge-stable", "msedge", "brave-browser",
 )  # fmt: skip
-_MAC_APPLICATIONS: Final = (
-    "Google Chrome.app/Contents/MacOS/Google Chrome",
-    "Chromium.app/Contents/MacOS/Chromium",
-    "Microsoft Edge.app/Contents/MacOS/Microsoft Edge",
-    "Brave Browser.app/Contents/MacOS/Brave Browser",
-)
-_WINDOWS_PROGRAMS: Final = (
-    "Google/Chrome/Application/chrome.exe",
-    "Chromium/Application/chrome.exe",
-    "Microsoft/Edge/Application/msedge.exe",
-)
-_PLAYWRIGHT_PATTERNS: Final = (
-    "chromium-*/chrome-linux*/chrome",
-    "chromium_headless_shell-*/chrome-*/*headless*shell*",
-    "chromium-*/chrome-mac*/*.app/Contents/MacOS/*",
-    "chromium-*/chrome-win*/chrome.exe",
-)
-"""Below the folder of Playwright, for each of its versions."""
-
+# Playwright finds its own download, and browsers that are installed in the usual place of each system.
+_CHANNELS: Final = ("chromium", "chrome", "msedge")
 _FLAGS: Final = (
     # Origins stay apart within one process. Three processes for each View would take most of the time.
     "--disable-site-isolation-trials",
@@ -73,56 +56,26 @@ _START_MS: Final = 60_000
 # ------------------------------------------------------------------------------------------ finding
 
 
-def find_browser(
-    named: str | None = None, *, environment: Mapping[str, str] = os.environ, platform: str = sys.platform
-) -> str:
-    """Return the path of a Chromium: `named`, the one in `MCPD_CHROMIUM`, or the first that is found.
+def find_browser(named: str | None = None, environment: Mapping[str, str] = os.environ) -> str | None:
+    """Return the path of a Chromium: `named`, the one in `MCPD_CHROMIUM`, or the first on the PATH; otherwise None.
 
-    Raises ConfigurationError, with the ways to get one, if no browser is found or the named one does not exist.
+    Raises ConfigurationError, with the ways to get one, if the named one does not exist.
     """
+    path = environment.get("PATH", "")
     for name, source in ((named, "--browser"), (environment.get(VARIABLE), VARIABLE)):
         if name:
-            found = shutil.which(name, path=environment.get("PATH"))
+            found = shutil.which(name, path=path)
             if found is None:
                 raise ConfigurationError(f"{source} {name}: there is no such program; {HOW_TO_GET_ONE}")
             return found
-    found = next(_candidates(environment, platform), None)
-    if found is None:
-        raise ConfigurationError(f"there is no Chromium on this machine; {HOW_TO_GET_ONE}")
-    return found
-
-
-def _candidates(environment: Mapping[str, str], platform: str) -> Iterator[str]:
-    for name in _PROGRAMS:
-        if found := shutil.which(name, path=environment.get("PATH", "")):
-            yield found
-    home = Path(environment.get("HOME") or environment.get("USERPROFILE") or "/nonexistent")
-    places: list[Path] = []
-    if platform == "darwin":
-        folders = (Path("/Applications"), home / "Applications")
-        places = [folder / application for folder in folders for application in _MAC_APPLICATIONS]
-        downloads = home / "Library/Caches/ms-playwright"
-    elif platform == "win32":
-        variables = [environment.get(name) for name in ("PROGRAMFILES", "PROGRAMFILES(X86)", "LOCALAPPDATA")]
-        places = [Path(folder, program) for folder in variables if folder for program in _WINDOWS_PROGRAMS]
-        downloads = Path(environment.get("LOCALAPPDATA") or home, "ms-playwright")
-    else:
-        downloads = Path(environment.get("XDG_CACHE_HOME") or home / ".cache", "ms-playwright")
-    yield from (str(place) for place in places if place.is_file())
-
-    playwright = Path(environment.get("PLAYWRIGHT_BROWSERS_PATH") or downloads)
-    for pattern in _PLAYWRIGHT_PATTERNS:
-        # The newest version comes first: longer numbers are higher.
-        for place in sorted(playwright.glob(pattern), key=lambda path: (len(str(path)), str(path)), reverse=True):
-            if place.is_file() and os.access(place, os.X_OK):
-                yield str(place)
+    return next((found for name in _PROGRAMS if (found := shutil.which(name, path=path))), None)
 
 
 # ------------------------------------------------------------------------------------------ running
 
 
-def read_script(name: str) -> str:
-    """Return one of the scripts in assets/verdict."""
+def read_asset(name: str) -> str:
+    """Return a file in assets/verdict."""
     return (Path(bundled_folder()) / "verdict" / name).read_text(encoding="utf-8")
 
 
@@ -172,7 +125,7 @@ class AppBrowser:
             locale="en-GB", timezone_id="UTC", accept_downloads=False, service_workers="block"
         )
         if spied:
-            await context.add_init_script(read_script("spy.js"))
+            await context.add_init_script(read_asset("spy.js"))
         return await context.new_page()
 
 
@@ -191,25 +144,28 @@ async def open_browser(named: str | None) -> AsyncIterator[AppBrowser]:
     from mcpd.server.http.pages import PageApp
 
     executable = find_browser(named)
+    channels = (None,) if executable is not None else _CHANNELS
     sandbox = Sandbox()
     files = PageFiles(str(Path(bundled_folder()) / "verdict"))
     listeners = [HttpListener(PageApp(answer), ":0") for answer in (files.answer, sandbox.answer)]
     async with async_playwright() as playwright:
         # Chromium cannot use its own sandbox as root, nor in some containers as any user.
         is_root = hasattr(os, "geteuid") and os.geteuid() == 0
-        try:
-            for has_sandbox in (False,) if is_root else (True, False):
-                try:
-                    browser = await playwright.chromium.launch(
-                        executable_path=executable, args=list(_FLAGS), chromium_sandbox=has_sandbox, timeout=_START_MS
-                    )
-                    break
-                except Error:
-                    if not has_sandbox:
-                        raise
-        except Error as error:
-            why = str(error).strip().splitlines()[0]
-            raise ConfigurationError(f"{executable} does not start: {why}; {HOW_TO_GET_ONE}") from None
+        browser, problem = None, ""
+        for channel, has_sandbox in product(channels, (False,) if is_root else (True, False)):
+            try:
+                browser = await playwright.chromium.launch(
+                    executable_path=executable,
+                    channel=channel,
+                    args=list(_FLAGS),
+                    chromium_sandbox=has_sandbox,
+                    timeout=_START_MS,
+                )
+                break
+            except Error as error:
+                problem = str(error).strip().splitlines()[0]
+        if browser is None:
+            raise ConfigurationError(f"{executable or 'a Chromium'} does not start: {problem}; {HOW_TO_GET_ONE}")
 
         try:
             for listener in listeners:

@@ -6,14 +6,16 @@ The arguments are made so that the tool accepts them; they need not make sense. 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 from typing import Any, Final, NamedTuple
 
-from msgspec import Raw
+from msgspec import Raw, Struct
 from msgspec.json import decode
 
 from mcpd.apps.host.host import Host
 from mcpd.apps.host.tool_call import ToolCall
 from mcpd.apps.tool_metadata import is_for_model
+from mcpd.apps.verdict.browser import read_asset
 from mcpd.apps.verdict.metadata import App
 from mcpd.apps.verdict.report import Check, Finding, checked, failure, skipped, warning
 from mcpd.errors import McpdError, RemoteError
@@ -21,51 +23,18 @@ from mcpd.protocol.schemas import target_of
 from mcpd.protocol.types.features import CallToolResult, Tool
 
 _MAX_DEPTH: Final = 8
-_FORMATS: Final = {
-    "date": "2026-03-01",
-    "date-time": "2026-03-01T12:00:00Z",
-    "time": "12:00:00Z",
-    "duration": "PT1H",
-    "email": "ada@example.com",
-    "hostname": "example.com",
-    "ipv4": "192.0.2.1",
-    "ipv6": "2001:db8::1",
-    "uri": "https://example.com/",
-    "url": "https://example.com/",
-    "uuid": "00000000-0000-4000-8000-000000000000",
-    "color": "#336699",
-}
-# Values for properties with these names, or with names that end in them, if the schema has no format.
-_NAMES: Final = {
-    "city": "Oslo",
-    "location": "Oslo",
-    "place": "Oslo",
-    "country": "Norway",
-    "date": "2026-03-01",
-    "time": "12:00",
-    "url": "https://example.com/",
-    "uri": "https://example.com/",
-    "link": "https://example.com/",
-    "email": "ada@example.com",
-    "expression": "1 + 1",
-    "code": "1 + 1",
-    "color": "#336699",
-    "colour": "#336699",
-    "language": "en",
-    "locale": "en-GB",
-    "timezone": "UTC",
-    "currency": "EUR",
-    "symbol": "ACME",
-    "ticker": "ACME",
-    "latitude": 59.91,
-    "lat": 59.91,
-    "longitude": 10.75,
-    "lon": 10.75,
-    "lng": 10.75,
-    "year": 2026,
-    "month": 3,
-    "day": 1,
-}
+
+
+class _Examples(Struct):
+    """Values by the format of a schema, and by names of properties or their ends if the schema has no format."""
+
+    formats: dict[str, str]
+    names: dict[str, Any]
+
+
+@cache
+def _examples() -> _Examples:
+    return decode(read_asset("examples.json"), type=_Examples)
 
 
 def make_arguments(schema: Mapping[str, Any]) -> dict[str, Any]:
@@ -165,10 +134,10 @@ def _is_null(schema: object) -> bool:
 
 
 def _by_name(name: str) -> Any:
-    lowered = name.lower()
-    if lowered in _NAMES:
-        return _NAMES[lowered]
-    return next((value for known, value in _NAMES.items() if len(known) > 3 and lowered.endswith(known)), None)
+    lowered, names = name.lower(), _examples().names
+    if lowered in names:
+        return names[lowered]
+    return next((value for known, value in names.items() if len(known) > 3 and lowered.endswith(known)), None)
 
 
 def _number(schema: Mapping[str, Any], name: str, *, is_integer: bool) -> float:
@@ -194,7 +163,7 @@ def _bound(schema: Mapping[str, Any], name: str, exclusive: str, inward: int) ->
 
 def _text(schema: Mapping[str, Any], name: str) -> str:
     wanted = _by_name(name)
-    text = _FORMATS.get(str(schema.get("format"))) or (wanted if isinstance(wanted, str) else "example")
+    text = _examples().formats.get(str(schema.get("format"))) or (wanted if isinstance(wanted, str) else "example")
     shortest, longest = schema.get("minLength"), schema.get("maxLength")
     if isinstance(shortest, int) and len(text) < shortest <= 100_000:
         text = (text * (shortest // len(text) + 1))[:shortest]

@@ -26,7 +26,7 @@ from mcpd.apps.host.view.messages import INITIALIZED, PROXY_READY, TOOL_INPUT, T
 from mcpd.apps.preview.messages import Quirks
 from mcpd.apps.preview.views import GUEST_GONE, OPENAI, RESERVED, treatment
 from mcpd.apps.preview.violations import Violation, explain_stopped, read_report
-from mcpd.apps.verdict.browser import AppBrowser, read_script
+from mcpd.apps.verdict.browser import AppBrowser, read_asset
 from mcpd.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -190,7 +190,7 @@ class Trial:
 
         with suppress(Error):
             if not await frame.evaluate("() => '__mcpdLook' in window"):
-                look = read_script("look.js")
+                look = read_asset("look.js")
                 await frame.evaluate(f"() => {{ Object.defineProperty(window, '__mcpdLook', {{ value: {look} }}); }}")
 
     async def picture(self) -> str:

@@ -19,7 +19,7 @@ async def test_hosts_that_share_a_conversation_keep_their_views_apart() -> None:
         views = []
         for number, host in enumerate((one, two)):
             view = await host.open_view(await host.call_tool("forecast"), lambda message: None)
-            host._handler.keep_context(view, ModelContextUpdate(1, [], {"from": number}))
+            conversation.set_context(view.id, view.call.name, ModelContextUpdate(1, [], {"from": number}))
             views.append(view)
         assert views[0].id != views[1].id
         taken = conversation.take_context()

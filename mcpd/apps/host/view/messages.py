@@ -73,19 +73,9 @@ class AppCapabilities(Wire, kw_only=True):
     available_display_modes: list[str] | None = None
 
 
-_MODALITY = {
-    "text": "text",
-    "image": "image",
-    "audio": "audio",
-    "resource": "resource",
-    "resource_link": "resource_link",
-    "structuredContent": "structured_content",
-}
-
-
 def can_take(modalities: Modalities, kind: str) -> bool:
-    """Return whether content of this type is accepted: the `type` of a block, or "structuredContent"."""
-    return modalities == Modalities() or getattr(modalities, _MODALITY[kind]) is not None
+    """Return whether content of this type is accepted: the `type` of a block, or "structured_content"."""
+    return modalities == Modalities() or getattr(modalities, kind) is not None
 
 
 HANDSHAKE_VERSION = "2026-01-26"

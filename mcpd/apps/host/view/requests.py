@@ -16,9 +16,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias, get_type_hints
 
-from msgspec import UNSET, Raw, Struct, ValidationError, convert
+from msgspec import UNSET, Raw, Struct, ValidationError, convert, structs
 from msgspec.json import Decoder, decode as decode_json
 
 from mcpd.apps.host.view import events, messages
@@ -64,19 +64,32 @@ class ViewState(Struct):
     """How many updates of the model context the program has not decided on."""
 
 
+Handle: TypeAlias = Callable[[ViewState, int, Any], Ask | Wire]
+
+
 class Method(NamedTuple):
     """One method: its params, its function, the capability that it needs, and a function for its result."""
 
     decode: Callable[[Any], Any]
-    handle: Callable[[ViewState, int, Any], events.Ask | Wire]
+    handle: Handle
     capability: str = ""
     can_deny_by_result: bool = False
     finish: Callable[[Any], Any] | None = None
 
-    def check_offered(self, state: ViewState) -> None:
-        """Raise NotOffered if the host does not offer the capability that the method needs."""
-        if self.capability and getattr(state.capabilities, self.capability) is None:
-            raise NotOffered(f"This host does not offer {self.capability.replace('_', ' ')} to views")
+
+REQUESTS: Final[dict[str, Method]] = {}
+"""All requests but the handshake and `ping`."""
+
+
+def _request(method: str, capability: str = "", **options: Any) -> Callable[[Handle], Handle]:
+    """Decorate the function of a request. The annotation of its last argument is the type of the params."""
+
+    def add(function: Handle) -> Handle:
+        decode = Decoder(get_type_hints(function)["params"]).decode
+        REQUESTS[method] = Method(decode, function, capability, **options)
+        return function
+
+    return add
 
 
 def decode_params(decode: Callable[[Any], Any], params: Raw) -> Any:
@@ -101,7 +114,8 @@ def progress_token(params: object) -> Id | None:
 # -------------------------------------------------------------------------------- for the server
 
 
-def _call_tool(state: ViewState, ask_id: int, params: messages.CallToolParams) -> events.Ask:
+@_request("tools/call", "server_tools")
+def _call_tool(state: ViewState, ask_id: int, params: messages.CallToolParams) -> Ask:
     """Spec: "Host MUST reject tools/call requests from apps for tools that don't include "app" in visibility".
 
     Only listed tools of the View's own server can be called. A tool that was never listed has no visibility to check.
@@ -114,23 +128,25 @@ def _call_tool(state: ViewState, ask_id: int, params: messages.CallToolParams) -
     arguments = Raw(b"{}") if params.arguments == Raw(b"") else params.arguments
     if not is_object(arguments):
         raise InvalidParams("arguments must be an object")
-    clean = messages.CallToolParams(name=params.name, arguments=arguments, meta=_clean(params.meta))
-    return events.Forward(ask_id, "tools/call", Raw(encode(clean)), params.name, progress_token(params) is not None)
+    return _forward(ask_id, "tools/call", structs.replace(params, arguments=arguments), params.name)
 
 
-def _read_resource(state: ViewState, ask_id: int, params: messages.ReadResourceParams) -> events.Ask:
-    clean = messages.ReadResourceParams(uri=params.uri, meta=_clean(params.meta))
-    return events.Forward(ask_id, "resources/read", Raw(encode(clean)), params.uri, progress_token(params) is not None)
+@_request("resources/read", "server_resources")
+def _read_resource(state: ViewState, ask_id: int, params: messages.ReadResourceParams) -> Ask:
+    return _forward(ask_id, "resources/read", params, params.uri)
 
 
-def _list(method: str) -> Callable[[ViewState, int, messages.ListParams], events.Ask]:
-    def list_page(state: ViewState, ask_id: int, params: messages.ListParams) -> events.Ask:
+def _forward(ask_id: int, method: str, params: messages.CallParams, target: str = "") -> Forward:
+    clean = structs.replace(params, meta=_clean(params.meta))
+    return Forward(ask_id, method, Raw(encode(clean)), target, progress_token(params) is not None)
+
+
+def _add_list(method: str, capability: str = "", finish: Callable[[Any], Any] | None = None) -> None:
+    @_request(method, capability, finish=finish)
+    def list_page(state: ViewState, ask_id: int, params: messages.ListParams) -> Ask:
         if method == "prompts/list" and not state.settings.has_prompts:
             raise NotOffered("This view's server has no prompts")
-        clean = messages.ListParams(cursor=params.cursor, meta=_clean(params.meta))
-        return events.Forward(ask_id, method, Raw(encode(clean)), "", progress_token(params) is not None)
-
-    return list_page
+        return _forward(ask_id, method, params)
 
 
 def _app_tools_only(result: Any) -> Any:
@@ -163,14 +179,22 @@ def _is_reserved(key: str) -> bool:
     return bool(slash) and prefix.split(".")[1:2] in (["modelcontextprotocol"], ["mcp"])
 
 
+_add_list("tools/list", "server_tools", _app_tools_only)
+_add_list("resources/list", "server_resources")
+_add_list("resources/templates/list", "server_resources")
+_add_list("prompts/list")
+
+
 # ---------------------------------------------------------------------------------- for the host
 
 
-def _open_link(state: ViewState, ask_id: int, params: messages.OpenLinkParams) -> events.Ask:
+@_request("ui/open-link", "open_links", can_deny_by_result=True)
+def _open_link(state: ViewState, ask_id: int, params: messages.OpenLinkParams) -> Ask:
     return events.OpenLink(ask_id, check_link(params.url))
 
 
-def _message(state: ViewState, ask_id: int, params: messages.MessageParams) -> events.Ask:
+@_request("ui/message", "message", can_deny_by_result=True)
+def _message(state: ViewState, ask_id: int, params: messages.MessageParams) -> Ask:
     content = params.content if isinstance(params.content, list) else [params.content]
     if not content:
         raise InvalidParams("content: a message needs at least one block")
@@ -178,27 +202,19 @@ def _message(state: ViewState, ask_id: int, params: messages.MessageParams) -> e
     return events.ChatMessage(ask_id, content)
 
 
-def _update_model_context(
-    state: ViewState, ask_id: int, params: messages.UpdateModelContextParams
-) -> events.Ask | Wire:
+@_request("ui/update-model-context", "update_model_context")
+def _update_model_context(state: ViewState, ask_id: int, params: messages.UpdateModelContextParams) -> Ask | Wire:
     content = params.content or []
     taken = state.capabilities.update_model_context
     _check_kinds(taken, content, "context updates")
-    if (
-        params.structured_content is not None
-        and taken is not None
-        and not messages.can_take(taken, "structuredContent")
-    ):
+    can_take = taken is None or messages.can_take(taken, "structured_content")
+    if params.structured_content is not None and not can_take:
         raise InvalidParams("This host does not take structuredContent in context updates")
 
-    update = events.ModelContextUpdate(ask_id, content, params.structured_content)
+    update = ModelContextUpdate(ask_id, content, params.structured_content)
     current = state.model_context
     # Spec: "MAY dedupe identical ui/update-model-context calls", but not while another update is undecided.
-    if (
-        not state.open_updates
-        and current is not None
-        and (current.content, current.structured_content) == (content, params.structured_content)
-    ):
+    if not state.open_updates and current is not None and structs.replace(current, ask_id=ask_id) == update:
         return messages.NoParams()
     return update
 
@@ -210,49 +226,27 @@ def _check_kinds(modalities: messages.Modalities | None, content: list[ContentBl
             raise InvalidParams(f"This host does not take {kind} blocks in {where}")
 
 
-def _request_display_mode(state: ViewState, ask_id: int, params: messages.DisplayModeParams) -> events.Ask | Wire:
+@_request("ui/request-display-mode")
+def _request_display_mode(state: ViewState, ask_id: int, params: messages.DisplayModeParams) -> Ask | Wire:
     """Spec: "If the requested mode is not available, Host SHOULD return the current display mode"."""
     if params.mode == state.feed.mode or params.mode not in state.feed.modes:
         return messages.DisplayModeResult(state.feed.mode)
     return events.ModeChange(ask_id, params.mode)
 
 
-def _download_file(state: ViewState, ask_id: int, params: messages.DownloadFileParams) -> events.Ask:
+@_request("ui/download-file", "download_file", can_deny_by_result=True)
+def _download_file(state: ViewState, ask_id: int, params: messages.DownloadFileParams) -> Ask:
     return events.Download(ask_id, check_downloads(params.contents, state.settings.limits))
 
 
-def _create_message(state: ViewState, ask_id: int, params: dict[str, Any]) -> events.Ask:
+@_request("sampling/createMessage", "sampling")
+def _create_message(state: ViewState, ask_id: int, params: dict[str, Any]) -> Ask:
     if not isinstance(params.get("messages"), list):
         raise InvalidParams("messages must be an array")
     offer = state.capabilities.sampling
     if offer is not None and offer.tools is None and ("tools" in params or "toolChoice" in params):
         raise InvalidParams("This host offers sampling without tools")
     return events.Sample(ask_id, Raw(encode(params)))
-
-
-REQUESTS: Final[dict[str, Method]] = {
-    "tools/call": Method(Decoder(messages.CallToolParams).decode, _call_tool, "server_tools"),
-    "tools/list": Method(
-        Decoder(messages.ListParams).decode, _list("tools/list"), "server_tools", finish=_app_tools_only
-    ),
-    "resources/read": Method(Decoder(messages.ReadResourceParams).decode, _read_resource, "server_resources"),
-    "resources/list": Method(Decoder(messages.ListParams).decode, _list("resources/list"), "server_resources"),
-    "resources/templates/list": Method(
-        Decoder(messages.ListParams).decode, _list("resources/templates/list"), "server_resources"
-    ),
-    "prompts/list": Method(Decoder(messages.ListParams).decode, _list("prompts/list")),
-    "ui/open-link": Method(Decoder(messages.OpenLinkParams).decode, _open_link, "open_links", can_deny_by_result=True),
-    "ui/message": Method(Decoder(messages.MessageParams).decode, _message, "message", can_deny_by_result=True),
-    "ui/update-model-context": Method(
-        Decoder(messages.UpdateModelContextParams).decode, _update_model_context, "update_model_context"
-    ),
-    "ui/request-display-mode": Method(Decoder(messages.DisplayModeParams).decode, _request_display_mode),
-    "ui/download-file": Method(
-        Decoder(messages.DownloadFileParams).decode, _download_file, "download_file", can_deny_by_result=True
-    ),
-    "sampling/createMessage": Method(Decoder(dict[str, Any]).decode, _create_message, "sampling"),
-}
-"""All requests but the handshake and `ping`."""
 
 
 def find(method: str) -> Method:
@@ -264,15 +258,13 @@ def find(method: str) -> Method:
     return found
 
 
-_UNBOUNDED: Final = ContainerDimensions()
-
 _decode_size = Decoder(messages.SizeChangedParams).decode
 _decode_log = Decoder(LogMessageParams).decode
 
 
 def _size_changed(state: ViewState, params: Raw) -> events.Event | None:
     size = decode_params(_decode_size, params)
-    container = state.feed.context.container_dimensions or _UNBOUNDED
+    container = state.feed.context.container_dimensions or ContainerDimensions()
 
     width, height = container.fit(size.width, size.height, limit=state.settings.limits.max_pixels)
     if width is None and height is None:
@@ -330,8 +322,8 @@ class Incoming:
         """Return the answer, or None if it comes later. Raises the error for the View."""
         method, settings = request.method, self._view_state.settings
         definition = find(method)
-        definition.check_offered(self._view_state)
-
+        if definition.capability and getattr(self._view_state.capabilities, definition.capability) is None:
+            raise NotOffered(f"This host does not offer {definition.capability.replace('_', ' ')} to views")
         if request.id in self._in_flight:
             raise InvalidRequest(f"The id {request.id!r:.80} is in use")
         if len(self._asked) >= settings.limits.calls_in_flight:
@@ -350,8 +342,7 @@ class Incoming:
 
         if is_early:
             self._output.find("early", "a request before ui/notifications/initialized", method, refused=False)
-        text, target = "%s: %s %s", printable(_target(outcome))
-        self._output.faults.log(logging.INFO, text, self._output.name, printable(method), target)
+        self._output.log(logging.INFO, "%s %s", printable(method), printable(_target(outcome)))
 
         if not isinstance(outcome, Ask):
             return outcome
@@ -406,8 +397,7 @@ class Incoming:
         try:
             self._output.result(asked.id, result if finish is None else finish(result))
         except (TypeError, ValueError, RecursionError) as error:
-            text = "%s: the result of %s cannot be sent"
-            self._output.faults.log(logging.ERROR, text, self._output.name, asked.method, error=error)
+            self._output.log(logging.ERROR, "the result of %s cannot be sent", asked.method, error=error)
             self._output.error(asked.id, InternalError())
 
     def deny(self, asked: ViewRequest, reason: str) -> None:
@@ -415,9 +405,7 @@ class Incoming:
         if not self._done(asked):
             return
 
-        text = "%s: %s denied: %s"
-        self._output.faults.log(logging.INFO, text, self._output.name, asked.method, printable(reason))
-
+        self._output.log(logging.INFO, "%s denied: %s", asked.method, printable(reason))
         if isinstance(asked.ask, ModeChange):
             # Spec: the answer is "the resulting mode (whether updated or not)", never an error.
             self._output.result(asked.id, messages.DisplayModeResult(self._view_state.feed.mode))
@@ -436,7 +424,7 @@ class Incoming:
         elif isinstance(error, McpdError):
             self._output.error(asked.id, Denied(str(error) or "Failed"))
         else:
-            self._output.faults.log(logging.ERROR, "%s: %s failed", self._output.name, asked.method, error=error)
+            self._output.log(logging.ERROR, "%s failed", asked.method, error=error)
             self._output.error(asked.id, InternalError())
 
     def progress(self, ask_id: int, progress: float, total: float | None, message: str | None) -> None:

@@ -249,8 +249,7 @@ class View:
         except ProtocolError as error:
             self._output.refuse(error, request.id, request.method)
         except Exception as error:
-            text = "%s: %s failed"
-            self._output.faults.log(logging.ERROR, text, self._output.name, printable(request.method), error=error)
+            self._output.log(logging.ERROR, "%s failed", printable(request.method), error=error)
             self._output.refuse(InternalError(), request.id, request.method)
 
     def _answer_to(self, request: Request, now: float) -> object | None:

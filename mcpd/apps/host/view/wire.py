@@ -45,11 +45,15 @@ class ViewOutput:
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self.faults = Faults(log)
-        """Logs a few faults of each kind, then only how many there were."""
+        # Logs a few faults of each kind, then only how many there were.
+        self._faults = Faults(log)
         self.is_muted = True
         self.messages: list[bytes] = []
         self.events: list[Event] = []
+
+    def log(self, level: int, text: str, *args: object, error: Exception | None = None) -> None:
+        """Log a line about the View."""
+        self._faults.log(level, f"%s: {text}", self.name, *args, error=error)
 
     def notify(self, method: str, params: Struct | Raw | None = None) -> None:
         """Send a notification."""
@@ -76,8 +80,8 @@ class ViewOutput:
     def find(self, rule: str, text: str, method: str = "", *, refused: bool = True) -> None:
         """Add a finding about something that the View should not have done."""
         finding = Finding(rule, text[:300], method[:100], refused)
-        text = "%s: refused %s: %s" if refused else "%s: noted %s: %s"
-        self.faults.log(logging.WARNING, text, self.name, printable(finding.method), printable(finding.text))
+        verb = "refused" if refused else "noted"
+        self.log(logging.WARNING, f"{verb} %s: %s", printable(finding.method), printable(finding.text))
         self.events.append(finding)
 
 
