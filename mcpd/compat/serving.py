@@ -207,8 +207,7 @@ class HighLevelServer:
         return getattr(self.settings, name, None) if value is None else value
 
     def _path(self, options: dict[str, Any]) -> str:
-        path: str = options.get("path") or self._option(options, "streamable_http_path")
-        return path
+        return str(options.get("path") or self._option(options, "streamable_http_path"))
 
     def _run_settings(self, transport: str | None, options: dict[str, Any]) -> Settings:
         from mcpd.server.settings import Settings
@@ -295,7 +294,6 @@ class _SessionManager:
 
     @asynccontextmanager
     async def run(self) -> AsyncIterator[None]:
-        """Open the server's lifespan for the length of the block."""
         await self._server.open()
         try:
             yield

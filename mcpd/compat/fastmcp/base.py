@@ -5,10 +5,8 @@ Beside them are lifespans, which servers combine and mount in the same way.
 
 from __future__ import annotations
 
-import functools
 import inspect
 import logging
-import re
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from types import MethodType
@@ -27,17 +25,13 @@ M = TypeVar("M", bound=BaseModel)
 
 def version_text(value: Any) -> str | None:
     """Return a version as text. Raises TypeError, ValueError for an invalid one."""
-    if value is None or isinstance(value, str):
-        if value and "@" in value:
-            raise ValueError(f"Version string cannot contain '@' (used as key delimiter): {value!r}")
-        return value
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        return str(value)
+    if not isinstance(value, str | None):
         raise TypeError(f"Version must be a string, int, or float, got {type(value).__name__}: {value!r}")
-    return str(value)
-
-
-def _tags(value: Any) -> Any:
-    return set() if value is None else set(value)
+    if value and "@" in value:
+        raise ValueError(f"Version string cannot contain '@' (used as key delimiter): {value!r}")
+    return value
 
 
 class Component(BaseModel):
@@ -52,7 +46,7 @@ class Component(BaseModel):
     title: str | None = None
     description: str | None = None
     icons: list[Icon] | None = None
-    tags: Annotated[set[str], BeforeValidator(_tags)] = Field(default_factory=set)
+    tags: Annotated[set[str], BeforeValidator(lambda tags: set(tags or ()))] = Field(default_factory=set)
     meta: dict[str, Any] | None = None
     auth: Any = Field(default=None, exclude=True)
     enabled: bool = True
@@ -193,24 +187,23 @@ class Store:
 
 
 class Rule(NamedTuple):
-    """Enables or disables the components that match it. None matches every component."""
+    """Enables or disables the components that match all its filters. A filter that is None matches every component."""
 
     enables: bool
-    names: frozenset[str] | None = None
-    keys: frozenset[str] | None = None
-    tags: frozenset[str] | None = None
-    kinds: frozenset[str] | None = None
-    version: Any = None
+    filters: Mapping[str, Any]
 
     def matches(self, component: Component) -> bool:
-        keys = {component.key, component.key.rpartition("@")[0]}
-        return (
-            (self.names is None or not self.names.isdisjoint((component.name, component.identity)))
-            and (self.keys is None or not self.keys.isdisjoint(keys))
-            and (self.tags is None or not self.tags.isdisjoint(component.tags))
-            and (self.kinds is None or component.KEY_PREFIX in self.kinds)
-            and (self.version is None or str(getattr(self.version, "eq", self.version)) == component.version)
-        )
+        actual: dict[str, set[str]] = {
+            "names": {component.name, component.identity},
+            "keys": {component.key, component.key.rpartition("@")[0]},
+            "tags": component.tags,
+            "components": {component.KEY_PREFIX},
+        }
+        version = self.filters.get("version")
+        if version is not None and str(getattr(version, "eq", version)) != component.version:
+            return False
+        wanted = {name: values for name, values in self.filters.items() if name in actual and values is not None}
+        return all(not actual[name].isdisjoint(values) for name, values in wanted.items())
 
 
 class Visibility:
@@ -222,12 +215,8 @@ class Visibility:
     def add(self, enables: bool, *, only: bool = False, **filters: Any) -> None:
         """Add a rule. With `only`, it disables all other components."""
         if only:
-            self._rules.append(Rule(False))
-        names, keys, tags, kinds = (_set(filters.get(name)) for name in ("names", "keys", "tags", "components"))
-        self._rules.append(Rule(enables, names, keys, tags, kinds, filters.get("version")))
-
-    def __bool__(self) -> bool:
-        return bool(self._rules)
+            self._rules.append(Rule(False, {}))
+        self._rules.append(Rule(enables, filters))
 
     def clear(self) -> None:
         self._rules.clear()
@@ -249,11 +238,7 @@ class VisibilityTransform:
     def __init__(self, enabled: bool, *, match_all: bool = False, **filters: Any) -> None:
         self.enabled = enabled
         # Without any filter it matches nothing.
-        self.filters = filters if match_all or any(value is not None for value in filters.values()) else {"names": ()}
-
-
-def _set(values: Iterable[str] | None) -> frozenset[str] | None:
-    return None if values is None else frozenset(values)
+        self.filters = filters if match_all or given(filters) else {"names": ()}
 
 
 # -- marked functions ------------------------------------------------------------------------
@@ -272,16 +257,10 @@ def options_of(function: Any, kind: str) -> dict[str, Any] | None:
     return marked.options if isinstance(marked, Marked) and marked.kind == kind else None
 
 
-def unmarked(function: Any) -> Any:
-    """Return a marked function without its mark."""
-    if not isinstance(getattr(function, "__fastmcp__", None), Marked):
-        return function
-
-    bare = functools.partial(function)
-    functools.update_wrapper(bare, function)
-    for name in ("__fastmcp__", "__wrapped__"):
-        bare.__dict__.pop(name, None)
-    return bare
+def with_mark(function: Any, kind: str, options: dict[str, Any]) -> dict[str, Any]:
+    """Return the options for a function, with those in its mark for the ones that are None."""
+    marked = options_of(function, kind)
+    return options if marked is None else {**marked, **given(options)}
 
 
 def mark(kind: str, name_or_fn: Any, name: str | None, options: dict[str, Any]) -> Any:
@@ -310,8 +289,6 @@ def decorated(kind: str, name_or_fn: Any, name: str | None, is_function: Callabl
 
 
 # -- mounted servers -------------------------------------------------------------------------
-
-_URI = re.compile(r"^([^:]+://)(.*)$")
 
 
 class Mount:

@@ -13,7 +13,7 @@ from pydantic import BaseModel, Field, TypeAdapter, ValidationError as PydanticV
 from pydantic.json_schema import GenerateJsonSchema
 
 from mcpd.compat.errors import FastMCPError, McpError, PromptError, ToolError, ValidationError
-from mcpd.compat.fastmcp.base import Component, check_items, given, mark, options_of, public_meta, unmarked
+from mcpd.compat.fastmcp.base import Component, check_items, given, mark, public_meta, with_mark
 from mcpd.compat.fastmcp.functions import (
     Function,
     ToolResult,
@@ -57,7 +57,12 @@ class Tool(Component):
     serializer: Any = Field(default=None, exclude=True)
 
     @classmethod
-    def from_function(
+    def from_function(cls, fn: Any, **options: Any) -> FunctionTool:
+        """Return a function as a tool, with the options of `@mcp.tool`. Raises ValueError."""
+        return cls._of_function(fn, **with_mark(fn, "tool", options))
+
+    @classmethod
+    def _of_function(
         cls,
         fn: Any,
         *,
@@ -68,12 +73,6 @@ class Tool(Component):
         task: Any = None,
         **options: Any,
     ) -> FunctionTool:
-        """Return a function as a tool, with the options of `@mcp.tool`. Raises ValueError."""
-        marked = options_of(fn, "tool")
-        if marked is not None:
-            own = given({"name": name, "annotations": annotations, "exclude_args": exclude_args, **options})
-            return cls.from_function(unmarked(fn), **{"output_schema": output_schema, **marked, **own})
-
         function = Function(fn, "tools", name=name)
         if task not in (None, False) and getattr(task, "mode", None) == "required":
             refuse("a tool with task=required", "fastmcp")
@@ -251,10 +250,8 @@ class Prompt(Component):
     @classmethod
     def from_function(cls, fn: Any, *, name: str | None = None, **options: Any) -> FunctionPrompt:
         """Return a function as a prompt. Its parameters are the arguments. Raises ValueError."""
-        marked = options_of(fn, "prompt")
-        if marked is not None:
-            return cls.from_function(unmarked(fn), **{**marked, **given({"name": name, **options})})
-
+        options = with_mark(fn, "prompt", {"name": name, **options})
+        name = options.pop("name")
         function = Function(fn, "prompts", name=name)
         description, texts = described(function.doc)
         schema = pruned(function.adapter.json_schema())

@@ -67,7 +67,7 @@ def session_visibility() -> Visibility | None:
     """Return what the current session enables and disables for itself, None if it does not."""
     exchange = current_exchange.get(None)
     state = None if exchange is None else _states.get(exchange.call.session)
-    return state.visibility if state is not None and state.visibility else None
+    return None if state is None else state.visibility
 
 
 class Context(SharedContext):
@@ -76,9 +76,8 @@ class Context(SharedContext):
     is_background_task = False
     task_id: str | None = None
 
-    def __init__(self, fastmcp: Any, session: Any = None) -> None:
+    def __init__(self, fastmcp: Any) -> None:
         self._fastmcp = fastmcp
-        self._session = session
         self._values: dict[str, Any] = {}
         self._tokens: list[Any] = []
 
@@ -108,18 +107,14 @@ class Context(SharedContext):
 
     @property
     def lifespan_context(self) -> Any:
-        request = request_ctx.get(None)
-        return {} if request is None else request.lifespan_context
+        return {} if self.request_context is None else self.request_context.lifespan_context
 
     @property
     def session(self) -> Any:
         """The client's session, a `ServerSession`. Raises RuntimeError outside of a request."""
-        request = request_ctx.get(None)
-        if request is not None:
-            return request.session
-        if self._session is None:
+        if self.request_context is None:
             raise RuntimeError(_NO_SESSION.format("session"))
-        return self._session
+        return self.request_context.session
 
     @property
     def request_id(self) -> str:
@@ -131,8 +126,7 @@ class Context(SharedContext):
     @property
     def origin_request_id(self) -> str | None:
         """The id of the request, None outside of a request."""
-        request = request_ctx.get(None)
-        return None if request is None else str(request.request_id)
+        return None if self.request_context is None else str(self.request_context.request_id)
 
     @property
     def session_id(self) -> str:
@@ -268,14 +262,14 @@ class Context(SharedContext):
         if enables is None:
             visibility.clear()
         else:
-            visibility.add(enables, **{key: value for key, value in filters.items() if key != "match_all"})
+            visibility.add(enables, **filters)
 
         # Only this session's lists change, but the notifications go to all clients.
-        for kind in sorted({"tool", "resource", "prompt"} & set(filters.get("components") or _LISTS)):
+        for kind in sorted(_LISTS & set(filters.get("components") or _LISTS)):
             await getattr(self.session, f"send_{kind}_list_changed")()
 
 
-_LISTS = ("tool", "resource", "prompt")
+_LISTS = {"tool", "resource", "prompt"}
 
 # -- sampling --------------------------------------------------------------------------------
 

@@ -14,7 +14,7 @@ from pydantic import BaseModel, Field, PrivateAttr, model_validator
 
 from mcpd.compat.contents import AtAddress, HoldsBytes, HoldsFile, HoldsFolder, HoldsText, MimeType
 from mcpd.compat.errors import ResourceError
-from mcpd.compat.fastmcp.base import Component, check_items, given, mark, public_meta, unmarked
+from mcpd.compat.fastmcp.base import Component, check_items, given, mark, public_meta
 from mcpd.compat.fastmcp.functions import Function, pruned
 from mcpd.compat.lowlevel.server import resource_contents
 from mcpd.compat.types import features
@@ -113,7 +113,13 @@ class Resource(Component):
 
     @classmethod
     def from_function(cls, fn: Any, uri: Any, *, name: str | None = None, **options: Any) -> FunctionResource:
-        function = Function(unmarked(fn), "resources", name=name)
+        function = Function(fn, "resources", name=name)
+        if function.arguments:
+            raise ValueError(
+                f"Resource {uri!r} has no URI template variables, but its function has parameters; "
+                "add them to the URI as {name}, or remove them"
+            )
+
         made = FunctionResource(uri=uri, **_members(function, options))
         made._function = function
         return made
@@ -203,7 +209,7 @@ class ResourceTemplate(Component):
         fn: Any, uri_template: str, *, name: str | None = None, **options: Any
     ) -> FunctionResourceTemplate:
         """Return a function as a template. Raises ValueError if its parameters do not match the template."""
-        function = Function(unmarked(fn), "resource templates", name=name, takes_keywords=True)
+        function = Function(fn, "resource templates", name=name, takes_keywords=True)
         parameters = pruned(function.adapter.json_schema())
         made = FunctionResourceTemplate(uri_template=uri_template, parameters=parameters, **_members(function, options))
         made._check(function)

@@ -33,12 +33,11 @@ from mcpd.compat.fastmcp.base import (
     newest,
     open_lifespans,
     options_of,
-    unmarked,
     version_text,
 )
 from mcpd.compat.fastmcp.components import Prompt, PromptResult, Tool
 from mcpd.compat.fastmcp.context import Context, session_visibility
-from mcpd.compat.fastmcp.functions import Function, ToolResult
+from mcpd.compat.fastmcp.functions import ToolResult
 from mcpd.compat.fastmcp.middleware import MiddlewareContext, Next, run_through
 from mcpd.compat.fastmcp.resources import Resource, ResourceResult, ResourceTemplate
 from mcpd.compat.install import refuse, warn_of_unused
@@ -221,10 +220,9 @@ class FastMCP(HighLevelServer, Generic[LifespanResultT]):
             made.serializer = self._tool_serializer
         return made
 
-    def add_prompt(self, prompt: Any) -> Prompt:
+    def add_prompt(self, prompt: Any) -> Any:
         """Add a prompt, or a function as one."""
-        made: Prompt = prompt if isinstance(prompt, Prompt) else Prompt.from_function(prompt)
-        return self._stores[_PROMPTS].add(made)  # type: ignore[no-any-return]
+        return self._stores[_PROMPTS].add(prompt if isinstance(prompt, Prompt) else Prompt.from_function(prompt))
 
     @collects
     def tool(self, name_or_fn: Any = None, *, name: str | None = None, app: Any = None, **options: Any) -> Any:
@@ -254,14 +252,10 @@ class FastMCP(HighLevelServer, Generic[LifespanResultT]):
 
     def add_resource_fn(self, fn: Any, uri: str, **options: Any) -> Any:
         """Add a function as a resource or template."""
-        security = options.pop("security", None)
         if "{" in uri and "}" in uri:
-            return self.add_template(ResourceTemplate.from_function(fn, uri, security=security, **options))
-        if Function(fn, "resources", name=options.get("name"), takes_keywords=True).arguments:
-            raise ValueError(
-                f"Resource {uri!r} has no URI template variables, but its function has parameters; "
-                "add them to the URI as {name}, or remove them"
-            )
+            return self.add_template(ResourceTemplate.from_function(fn, uri, **options))
+
+        options.pop("security", None)
         return self._stores[_RESOURCES].add(Resource.from_function(fn, uri, **options))
 
     def add_resource(self, resource: Any) -> Any:
@@ -274,11 +268,10 @@ class FastMCP(HighLevelServer, Generic[LifespanResultT]):
         options = options_of(resource, "resource")
         if options is None:
             raise TypeError(f"Expected Resource, got {type(resource).__name__}. Use @resource('uri') decorator.")
-        return self.add_resource_fn(unmarked(resource), **options)
+        return self.add_resource_fn(resource, **options)
 
-    def add_template(self, template: ResourceTemplate) -> ResourceTemplate:
-        made: ResourceTemplate = self._stores[_TEMPLATES].add(template)
-        return made
+    def add_template(self, template: ResourceTemplate) -> Any:
+        return self._stores[_TEMPLATES].add(template)
 
     def remove_tool(self, name: str, version: str | None = None) -> None:
         """Remove a tool. Raises NotFoundError for an unknown one."""

@@ -36,6 +36,7 @@ from mcpd.errors import (
     UrlElicitationRequired,
     as_told,
 )
+from mcpd.protocol.methods import METHODS
 from mcpd.protocol.printable import printable
 from mcpd.protocol.types.base import EmptyResult
 from mcpd.protocol.types.features import (
@@ -60,14 +61,6 @@ _REQUESTS = {method: request for method, request in REQUESTS.items() if method !
 _NOTIFICATIONS: dict[str, type[BaseNotification]] = {
     "notifications/progress": features.ProgressNotification,
     "notifications/roots/list_changed": features.RootsListChangedNotification,
-}
-
-_CAPABILITIES: dict[type[BaseRequest], str] = {
-    features.ListToolsRequest: "tools",
-    features.ListResourcesRequest: "resources",
-    features.ListResourceTemplatesRequest: "resources",
-    features.ListPromptsRequest: "prompts",
-    features.CompleteRequest: "completions",
 }
 
 _SERVED_BY_BOTH = ("logging/setLevel", "resources/subscribe", "resources/unsubscribe")
@@ -132,9 +125,11 @@ class _Bridge:
         self._sessions: WeakKeyDictionary[object, ServerSession] = WeakKeyDictionary()
 
     async def handshake(self, native: BoundHandler, exchange: Exchange, params: Any) -> Any:
-        """Serve `initialize` and `server/discover`. By now the author has registered all handlers."""
-        offers = {capability for request, capability in _CAPABILITIES.items() if request in self._app.request_handlers}
-        self._server.catalog.offers |= offers
+        # By now the author has registered all handlers.
+        for method, request in _REQUESTS.items():
+            row = METHODS[method]
+            if request in self._app.request_handlers and (row.is_list or row.capability == "completions"):
+                self._server.catalog.offers.add(row.capability)
         options = self._app.initialization_options
 
         result = await _awaited(native(exchange, params))

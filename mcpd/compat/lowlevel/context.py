@@ -22,6 +22,7 @@ from mcpd.compat.install import refuse
 from mcpd.compat.lowlevel.wire import REQUESTS, question_of
 from mcpd.compat.types.base import RequestId, RequestParams, Result
 from mcpd.errors import LocalProtocolError
+from mcpd.protocol.methods import SUBJECTS
 from mcpd.protocol.principal import Origin
 from mcpd.server.context.exchange import Exchange
 from mcpd.server.context.peer import InputRequired
@@ -186,9 +187,6 @@ _OPTIONS = {
 # Notifications of clients, and subscriptions, which mcpd serves itself.
 _IGNORED_OPTIONS = frozenset(("on_progress", "on_roots_list_changed", "on_subscriptions_listen"))
 
-_MAY_ASK = frozenset(("tools/call", "resources/read", "prompts/get"))
-"""Methods whose handlers may return an `InputRequiredResult`."""
-
 
 @dataclass
 class ServerRequestContext(RequestContext[SessionT, LifespanContextT, RequestT]):
@@ -200,14 +198,6 @@ class ServerRequestContext(RequestContext[SessionT, LifespanContextT, RequestT])
 
     def __class_getitem__(cls, parameters: Any) -> Any:
         return cls
-
-
-@dataclass(frozen=True)
-class HandlerEntry:
-    """A handler, and the model of its params."""
-
-    params_type: Any
-    handler: Callable[..., Awaitable[Any]]
 
 
 class ServerMiddleware(Generic[S]):
@@ -249,7 +239,7 @@ def _with_middleware(function: Callable[..., Awaitable[Any]], middleware: list[A
     async def last(message: Any, ctx: Any) -> Any:
         params = message.params
         call = partial(function, ctx, params)
-        if message.method in _MAY_ASK:
+        if message.method in SUBJECTS:  # only these may ask
             result = await _with_inputs(current_exchange.get(), params, call, ctx.params)
         else:
             result = await call()

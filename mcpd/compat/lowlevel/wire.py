@@ -78,10 +78,6 @@ _RESULTS: dict[str, type[Result]] = {
     "prompts/list": ListPromptsResult,
     "prompts/get": GetPromptResult,
     "completion/complete": CompleteResult,
-    "resources/subscribe": EmptyResult,
-    "resources/unsubscribe": EmptyResult,
-    "logging/setLevel": EmptyResult,
-    "ping": EmptyResult,
 }
 
 _EXTENSIBLE = (ToolAnnotations, Annotations, TextContent, ImageContent, AudioContent, ResourceLink, EmbeddedResource)
@@ -111,9 +107,9 @@ def result_of(method: str, result: BaseModel, *, keeps_unknown: bool = True) -> 
         return ReadResourceResult(contents=members.get("contents", []), meta=members.get("_meta"))
 
     try:
-        struct = convert(members, _RESULTS[method])
+        struct = convert(members, _RESULTS.get(method, EmptyResult))
         return cast("Result", _with_unknown(struct, members)) if keeps_unknown else struct
-    except (ValidationError, KeyError):
+    except ValidationError:
         meta = members.pop("_meta", None)
         return ObjectResult(members=members, meta=meta)
 

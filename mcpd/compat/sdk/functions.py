@@ -83,17 +83,12 @@ class FuncMetadata:
         """The schema of structured results, or None."""
         return self._plan.schema
 
-    @cached_property
-    def _texts(self) -> dict[str, bool]:
-        """Whether the parameter is a plain `str`, by each name that its argument may have."""
-        fields = self.arg_model.model_fields.items()
-        return {known: field.annotation is str for name, field in fields for known in (name, field.alias) if known}
-
     def pre_parse_json(self, data: dict[str, Any]) -> dict[str, Any]:
         """Parse the JSON that some models send as a string instead of a list or object."""
+        fields = {field.alias or name: field for name, field in self.arg_model.model_fields.items()}
         parsed = dict(data)
         for name, value in data.items():
-            if isinstance(value, str) and not self._texts.get(name, True):
+            if isinstance(value, str) and name in fields and fields[name].annotation is not str:
                 try:
                     inner = json.loads(value)
                 except ValueError:

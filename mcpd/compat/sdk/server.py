@@ -163,13 +163,11 @@ class FastMCP(HighLevelServer, Generic[LifespanResultT]):
         self._check_authentication(provider, verifier)
 
     def _check_authentication(self, provider: Any, verifier: Any) -> None:
-        if self.settings.auth is not None:
-            if provider and verifier:
-                raise ValueError("Cannot specify both auth_server_provider and token_verifier")
-            if not provider and not verifier:
-                raise ValueError("Must specify either auth_server_provider or token_verifier when auth is enabled")
-        elif provider or verifier:
+        if self.settings.auth is None and (provider or verifier):
             raise ValueError("Cannot specify auth_server_provider or token_verifier without auth settings")
+        if self.settings.auth is not None and bool(provider) == bool(verifier):
+            problem = "Cannot specify both" if provider else "Must specify either"
+            raise ValueError(f"{problem} auth_server_provider or token_verifier")
         if provider:
             raise NotImplementedError(
                 "auth_server_provider: mcpd.compat does not run an authorization server. Run it as a server of its "
