@@ -26,7 +26,6 @@ from functools import cache, lru_cache
 from importlib import import_module
 from importlib.machinery import ModuleSpec
 from os.path import commonprefix
-from threading import RLock
 from types import FrameType, ModuleType
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
@@ -256,7 +255,6 @@ class _Finder:
 
 finder = _Finder()
 """The entry of `sys.meta_path` that `install` adds."""
-_lock = RLock()
 _threads: dict[str, bool] = {"used": False}
 
 
@@ -272,17 +270,15 @@ def install(*, threads: bool = False) -> None:
             f"{loaded[0]} is already imported: call mcpd.compat.install() before the first import of it"
         )
 
-    with _lock:
-        _threads["used"] = threads
-        if finder not in sys.meta_path:
-            sys.meta_path.insert(0, finder)
+    _threads["used"] = threads
+    if finder not in sys.meta_path:
+        sys.meta_path.insert(0, finder)
 
 
 def uninstall() -> None:
     """Stop replacing modules of other libraries. Those that were imported stay."""
-    with _lock:
-        if finder in sys.meta_path:
-            sys.meta_path.remove(finder)
+    if finder in sys.meta_path:
+        sys.meta_path.remove(finder)
 
 
 def serves_in_threads() -> bool:

@@ -24,9 +24,9 @@ class Names:
         self.others = others
 
     @classmethod
-    def of(cls, home: str, *names: str) -> Names:
-        """Return a table whose names are all defined in one module, or with no names, every name of the module."""
-        return cls(dict.fromkeys(names, home)) if names else cls({}, (home,))
+    def of(cls, home: str, names: str = "") -> Names:
+        """Return a table of the words in `names`, all defined in one module; by default of all names in that module."""
+        return cls(dict.fromkeys(names.split(), home)) if names else cls({}, (home,))
 
     def __or__(self, other: Names) -> Names:
         return Names({**self.homes, **other.homes}, (*self.others, *other.others))
@@ -64,20 +64,20 @@ def _public_names(place: str) -> frozenset[str]:
     )
 
 
-def _package(package: str, names: Names, *modules: str) -> dict[str, Names]:
-    """Return the table of a package and of modules in it that have the same names."""
-    return dict.fromkeys((package, *(f"{package}.{module}" for module in modules)), names)
+def _package(package: str, names: Names, modules: str) -> dict[str, Names]:
+    """Return the table of a package and of the modules in it that have the same names."""
+    return dict.fromkeys((package, *(f"{package}.{module}" for module in modules.split())), names)
 
 
 # -- names of several modules ----------------------------------------------------------------
 
-_ELICITED = ("AcceptedElicitation", "CancelledElicitation", "DeclinedElicitation")
+_ELICITED = "AcceptedElicitation CancelledElicitation DeclinedElicitation"
 _ELICITATION = Names.of("elicitation")
-_MEDIA = Names.of("contents", "Audio", "Image")
-_LOGGING = Names.of("serving", "configure_logging", "get_logger")
+_MEDIA = Names.of("contents", "Audio Image")
+_LOGGING = Names.of("serving", "configure_logging get_logger")
 _ERRORS = Names.of("errors") | Names({"MCPError": "errors:McpError", "MCPServerError": "errors:FastMCPError"})
 _TYPES = Names.of("types.base") | Names.of("types.features") | Names.of("types.client_requests")
-_LOWLEVEL = Names.of("lowlevel.server", "NotificationOptions", "Server")
+_LOWLEVEL = Names.of("lowlevel.server", "NotificationOptions Server")
 _SECURITY = Names.of("lowlevel.context", "RequestStateSecurity")
 _CACHE_HINT = Names.of("lowlevel.context", "CacheHint")
 _OPTIONS = Names.of("lowlevel.server", "InitializationOptions")
@@ -89,18 +89,18 @@ _SDK = {
     "mcp": _TYPES
     | _STDIO
     | Names.of("lowlevel.session", "ServerSession")
-    | Names.of("errors", "McpError", "UrlElicitationRequiredError")
+    | Names.of("errors", "McpError UrlElicitationRequiredError")
     | Names({"MCPError": "errors:McpError", "SamplingRole": "types.base:Role"}),
     "mcp.types": _TYPES,
     "mcp_types": _TYPES,
-    "mcp_types.methods": Names.of("lowlevel.wire", "CLIENT_REQUESTS", "SERVER_RESULTS"),
+    "mcp_types.methods": Names.of("lowlevel.wire", "CLIENT_REQUESTS SERVER_RESULTS"),
     "mcp.server": _LOWLEVEL
     | _OPTIONS
     | _CACHE_HINT
     | Names.of("lowlevel.context", "ServerRequestContext")
     | Names({"FastMCP": "sdk.server", "MCPServer": "sdk.mcpserver"}),
     "mcp.server.lowlevel": _LOWLEVEL,
-    "mcp.server.lowlevel.server": Names.of("lowlevel.server") | Names.of("lowlevel.context", "lifespan", "request_ctx"),
+    "mcp.server.lowlevel.server": Names.of("lowlevel.server") | Names.of("lowlevel.context", "lifespan request_ctx"),
     "mcp.server.lowlevel.helper_types": Names.of("lowlevel.server", "ReadResourceContents"),
     "mcp.server.models": _OPTIONS,
     "mcp.server.stdio": _STDIO,
@@ -112,8 +112,8 @@ _SDK = {
     "mcp.server.request_state": _SECURITY,
     "mcp.server.elicitation": _ELICITATION,
     "mcp.server.auth.middleware.auth_context": Names.of("auth", "get_access_token"),
-    "mcp.server.auth.provider": Names.of("auth", "AccessToken", "TokenVerifier"),
-    "mcp.server.auth.settings": Names.of("auth", "AuthSettings", "ClientRegistrationOptions", "RevocationOptions"),
+    "mcp.server.auth.provider": Names.of("auth", "AccessToken TokenVerifier"),
+    "mcp.server.auth.settings": Names.of("auth", "AuthSettings ClientRegistrationOptions RevocationOptions"),
     "mcp.shared._httpx_utils": Names.of("lowlevel.server", "create_mcp_http_client"),
     "mcp.shared.context": Names.of("lowlevel.context"),
     "mcp.shared.exceptions": _ERRORS,
@@ -123,52 +123,53 @@ _SDK = {
 # -- version 1 of the official SDK -----------------------------------------------------------
 
 _V1 = "mcp.server.fastmcp"
-_V1_SERVER = Names.of("sdk.server", "Context", "FastMCP")
-_TOOLS = Names.of("sdk.components", "Tool", "ToolManager")
-_PROMPT_NAMES = ("AssistantMessage", "Message", "PromptArgument", "PromptManager", "UserMessage")
+_V1_SERVER = Names.of("sdk.server", "Context FastMCP")
+_TOOLS = Names.of("sdk.components", "Tool ToolManager")
+_PROMPT_NAMES = "AssistantMessage Message PromptArgument PromptManager UserMessage"
 _RESOURCES = Names.of(
-    "sdk.components", "BinaryResource", "DirectoryResource", "FileResource", "FunctionResource", "HttpResource",
-    "Resource", "ResourceManager", "ResourceTemplate", "TextResource",
-)  # fmt: skip
+    "sdk.components",
+    "BinaryResource DirectoryResource FileResource FunctionResource HttpResource Resource ResourceManager "
+    "ResourceTemplate TextResource",
+)
 
 _SDK_V1 = {
     _V1: _V1_SERVER | _MEDIA | Names.of("types.base", "Icon"),
     f"{_V1}.server": _V1_SERVER | Names({"Settings": "serving:SdkSettings"}),
     f"{_V1}.exceptions": _ERRORS,
-    **_package(f"{_V1}.tools", _TOOLS, "base", "tool_manager"),
-    **_package(f"{_V1}.resources", _RESOURCES, "base", "types", "templates", "resource_manager"),
-    **_package(f"{_V1}.prompts", Names.of("sdk.components", "Prompt", *_PROMPT_NAMES), "base", "manager"),
+    **_package(f"{_V1}.tools", _TOOLS, "base tool_manager"),
+    **_package(f"{_V1}.resources", _RESOURCES, "base types templates resource_manager"),
+    **_package(f"{_V1}.prompts", Names.of("sdk.components", f"Prompt {_PROMPT_NAMES}"), "base manager"),
     f"{_V1}.utilities.types": _MEDIA,
     f"{_V1}.utilities.logging": _LOGGING,
-    f"{_V1}.utilities.func_metadata": Names.of("sdk.functions", "ArgModelBase", "FuncMetadata", "func_metadata"),
+    f"{_V1}.utilities.func_metadata": Names.of("sdk.functions", "ArgModelBase FuncMetadata func_metadata"),
     f"{_V1}.utilities.context_injection": Names({"find_context_parameter": "sdk.functions:context_parameter"}),
 }
 
 # -- version 2 of the official SDK -----------------------------------------------------------
 
 _V2 = "mcp.server.mcpserver"
-_V2_SERVER = Names.of("sdk.mcpserver", "Context", "MCPServer")
-_V2_RESOLVE = Names.of("sdk.mcpserver", "Elicit", "ListRoots", "Resolve", "Sample")
-_V2_RESOLVE |= Names.of("elicitation", *_ELICITED, "ElicitationResult")
+_V2_SERVER = Names.of("sdk.mcpserver", "Context MCPServer")
+_V2_RESOLVE = Names.of("sdk.mcpserver", "Elicit ListRoots Resolve Sample")
+_V2_RESOLVE |= Names.of("elicitation", f"{_ELICITED} ElicitationResult")
 _V2_RESOURCES = _RESOURCES | Names.of(
-    "sdk.mcpserver", "DEFAULT_RESOURCE_SECURITY", "ResourceManager", "ResourceSecurity", "ResourceTemplate"
+    "sdk.mcpserver", "DEFAULT_RESOURCE_SECURITY ResourceManager ResourceSecurity ResourceTemplate"
 )
-_V2_PROMPTS = Names.of("sdk.components", *_PROMPT_NAMES) | Names.of("sdk.mcpserver", "Prompt")
+_V2_PROMPTS = Names.of("sdk.components", _PROMPT_NAMES) | Names.of("sdk.mcpserver", "Prompt")
 
 _SDK_V2 = {
     _V2: _V2_SERVER
     | _MEDIA
     | _V2_RESOLVE
     | _SECURITY
-    | Names.of("sdk.mcpserver", "DEFAULT_RESOURCE_SECURITY", "ResourceSecurity")
-    | Names.of("sdk.components", "AssistantMessage", "Message", "UserMessage")
+    | Names.of("sdk.mcpserver", "DEFAULT_RESOURCE_SECURITY ResourceSecurity")
+    | Names.of("sdk.components", "AssistantMessage Message UserMessage")
     | Names.of("types.base", "Icon"),
     f"{_V2}.server": _V2_SERVER,
     f"{_V2}.context": Names.of("sdk.mcpserver", "Context"),
     f"{_V2}.exceptions": _ERRORS,
     f"{_V2}.resolve": _V2_RESOLVE,
-    **_package(f"{_V2}.tools", Names.of("sdk.mcpserver", "Tool", "ToolManager"), "base"),
-    **_package(f"{_V2}.resources", _V2_RESOURCES, "base", "types"),
+    **_package(f"{_V2}.tools", Names.of("sdk.mcpserver", "Tool ToolManager"), "base"),
+    **_package(f"{_V2}.resources", _V2_RESOURCES, "base types"),
     **_package(f"{_V2}.prompts", _V2_PROMPTS, "base"),
     f"{_V2}.utilities.types": _MEDIA,
     f"{_V2}.utilities.logging": _LOGGING,
@@ -180,12 +181,15 @@ _SERVER = Names.of("fastmcp.server", "FastMCP")
 _CONTEXT = Names.of("fastmcp.context", "Context")
 _TOKEN = Names.of("auth", "AccessToken")
 _DEPENDENCIES = _TOKEN | Names.of(
-    "fastmcp.context", "CurrentAccessToken", "CurrentContext", "CurrentFastMCP", "CurrentHeaders", "CurrentRequest",
-    "Dependency", "Depends", "OptionalCurrentContext", "Progress", "TokenClaim", "get_access_token", "get_context",
-    "get_http_headers", "get_http_request", "get_server",
-)  # fmt: skip
+    "fastmcp.context",
+    "CurrentAccessToken CurrentContext CurrentFastMCP CurrentHeaders CurrentRequest Dependency Depends "
+    "OptionalCurrentContext Progress TokenClaim get_access_token get_context get_http_headers get_http_request "
+    "get_server",
+)
+_FASTMCP_TOOLS = Names.of("fastmcp.components", "FunctionTool NotSet Tool tool")
+_FASTMCP_TOOLS |= Names.of("fastmcp.functions", "ToolResult")
 _FASTMCP_PROMPTS = (
-    Names.of("fastmcp.components", "FunctionPrompt", "Message", "Prompt", "PromptResult", "prompt")
+    Names.of("fastmcp.components", "FunctionPrompt Message Prompt PromptResult prompt")
     | Names.of("types.features", "PromptMessage")
     | Names.of("sdk.components", "PromptArgument")
 )
@@ -198,31 +202,22 @@ _FASTMCP = {
     | Names.of("client", "Client")
     | Names.of("errors", "FastMCPDeprecationWarning")
     | Names({"Image": "contents:FastMCPImage", "settings": "serving", "__version__": "serving:FASTMCP_VERSION"}),
-    **_package("fastmcp.client", Names.of("client", "CallToolResult", "Client"), "client"),
+    **_package("fastmcp.client", Names.of("client", "CallToolResult Client"), "client"),
     "fastmcp.settings": Names({"Settings": "serving:FastMCPSettings", "settings": "serving"}),
     "fastmcp.exceptions": _ERRORS,
     "fastmcp.dependencies": _DEPENDENCIES,
-    **_package(
-        "fastmcp.tools",
-        Names.of("fastmcp.components", "FunctionTool", "NotSet", "Tool", "tool")
-        | Names.of("fastmcp.functions", "ToolResult"),
-        *("base", "tool", "function_tool"),
-    ),
-    **_package(
-        "fastmcp.resources",
-        Names.of("fastmcp.resources"),
-        *("base", "resource", "types", "template", "function_resource"),
-    ),
-    **_package("fastmcp.prompts", _FASTMCP_PROMPTS, "base", "prompt", "function_prompt"),
+    **_package("fastmcp.tools", _FASTMCP_TOOLS, "base tool function_tool"),
+    **_package("fastmcp.resources", Names.of("fastmcp.resources"), "base resource types template function_resource"),
+    **_package("fastmcp.prompts", _FASTMCP_PROMPTS, "base prompt function_prompt"),
     **_package("fastmcp.server", _SERVER | _CONTEXT, "server"),
-    "fastmcp.server.context": _CONTEXT | Names.of("elicitation", *_ELICITED),
+    "fastmcp.server.context": _CONTEXT | Names.of("elicitation", _ELICITED),
     "fastmcp.server.dependencies": _DEPENDENCIES,
     "fastmcp.server.elicitation": _ELICITATION,
-    "fastmcp.server.lifespan": Names.of("fastmcp.base", "ContextManagerLifespan", "Lifespan", "lifespan"),
+    "fastmcp.server.lifespan": Names.of("fastmcp.base", "ContextManagerLifespan Lifespan lifespan"),
     **_package(
         "fastmcp.server.middleware",
         _MIDDLEWARE,
-        *("middleware", "caching", "error_handling", "logging", "rate_limiting", "response_limiting", "timing"),
+        "middleware caching error_handling logging rate_limiting response_limiting timing",
     ),
     **_package("fastmcp.server.auth", _TOKEN, "auth"),
     **_package("fastmcp.server.transforms", _TRANSFORMS, "visibility"),

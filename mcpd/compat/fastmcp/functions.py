@@ -17,7 +17,7 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from functools import cached_property
 from math import isfinite
-from typing import Annotated, Any, Generic, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Generic, TypeVar, Union, get_args, get_origin
 
 import pydantic_core
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, validate_call
@@ -28,7 +28,7 @@ from mcpd.compat.contents import Audio, File, Image, as_block
 from mcpd.compat.errors import ToolError
 from mcpd.compat.fastmcp.context import CurrentContext, Dependency, OptionalCurrentContext, resolve
 from mcpd.compat.lowlevel.context import SharedContext
-from mcpd.compat.sdk.functions import call, includes, warn_of_untyped_context
+from mcpd.compat.sdk.functions import call, includes, type_hints, warn_of_untyped_context
 from mcpd.compat.types.base import ContentBlock, TextContent
 from mcpd.compat.types.features import CallToolResult
 from mcpd.protocol.schemas import subschemas
@@ -60,7 +60,7 @@ class Function:
             fn = fn.__call__
         self.fn: Callable[..., Any] = fn
         self.signature = inspect.signature(fn)
-        self.hints = _hints(fn)
+        self.hints = {name: _with_description(hint) for name, hint in type_hints(fn).items()}
         self.injected = self._find_injected()
         warn_of_untyped_context(fn, self.name)
         self._check(kind, takes_keywords)
@@ -156,15 +156,6 @@ class Function:
 def _call_fully(function: Callable[[], Any]) -> Any:
     result = function()
     return list(result) if inspect.isgenerator(result) else result
-
-
-def _hints(fn: Any) -> dict[str, Any]:
-    while isinstance(fn, functools.partial):
-        fn = fn.func
-    try:
-        return {name: _with_description(hint) for name, hint in get_type_hints(fn, include_extras=True).items()}
-    except Exception:  # unknown names; pydantic raises an error where it needs them
-        return {}
 
 
 def _with_description(hint: Any) -> Any:

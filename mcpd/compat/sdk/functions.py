@@ -25,7 +25,7 @@ from mcpd.compat.lowlevel.context import SharedContext, current_exchange
 from mcpd.compat.types.base import ContentBlock, TextContent
 from mcpd.compat.types.features import CallToolResult
 from mcpd.protocol.printable import printable
-from mcpd.server.functions.annotations import is_coroutine_function, untyped_context
+from mcpd.server.functions.annotations import is_coroutine_function, plain_function, untyped_context
 
 log = logging.getLogger("mcpd")
 
@@ -139,14 +139,17 @@ def function_name(function: Callable[..., Any], name: str | None) -> str:
     return found
 
 
+def type_hints(function: Any) -> dict[str, Any]:
+    """Return the annotations of a function, {} if a name in them cannot be found yet."""
+    try:
+        return get_type_hints(plain_function(function), include_extras=True)
+    except Exception:
+        return {}
+
+
 def context_parameter(function: Callable[..., Any]) -> str | None:
     """Return the name of the parameter that receives the `Context`. The annotation may be a union with it."""
-    try:
-        hints = get_type_hints(function)
-    except Exception:  # a name that cannot be found yet
-        return None
-
-    for name, hint in hints.items():
+    for name, hint in type_hints(function).items():
         if name != "return" and includes(hint, SharedContext):
             return name
     warn_of_untyped_context(function, getattr(function, "__name__", function))

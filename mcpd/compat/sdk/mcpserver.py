@@ -13,7 +13,7 @@ import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Annotated, Any, Generic, NamedTuple, TypeVar, get_args, get_origin, get_type_hints, is_typeddict
+from typing import Annotated, Any, Generic, NamedTuple, TypeVar, get_args, get_origin, is_typeddict
 
 from pydantic import ValidationError
 
@@ -32,7 +32,7 @@ from mcpd.compat.install import refuse, warn_of_unused
 from mcpd.compat.lowlevel.context import SharedContext, current_exchange, current_inputs, is_input_required, running
 from mcpd.compat.lowlevel.server import LifespanResultT, ReadResourceContents, Server, failed_result, resource_contents
 from mcpd.compat.sdk import components, components as resources_v1
-from mcpd.compat.sdk.functions import FuncMetadata, OutputPlan, call, context_parameter, includes
+from mcpd.compat.sdk.functions import FuncMetadata, OutputPlan, call, context_parameter, includes, type_hints
 from mcpd.compat.sdk.server import Context as Context1, FastMCP, _check_called
 from mcpd.compat.types import features
 from mcpd.compat.types.base import INTERNAL_ERROR, INVALID_PARAMS, ContentBlock, Icon
@@ -270,16 +270,9 @@ class _Resolver:
         }
 
 
-def _hints(fn: Any) -> dict[str, Any]:
-    try:
-        return get_type_hints(fn if inspect.isroutine(fn) else type(fn).__call__, include_extras=True)
-    except Exception:  # a name that cannot be found
-        return {}
-
-
 def _marked(fn: Callable[..., Any]) -> dict[str, _Parameter]:
     found: dict[str, _Parameter] = {}
-    for name, hint in _hints(fn).items():
+    for name, hint in type_hints(fn).items():
         if name != "return" and get_origin(hint) is Annotated:
             kind, *marks = get_args(hint)
             takes_result = includes(kind, _RESULTS)
@@ -292,7 +285,7 @@ def _check(fn: Callable[..., Any], known: set[str], above: tuple[Any, ...]) -> N
     if fn in above:
         raise InvalidSignature(f"Resolver {name!r} has a cyclic dependency")
 
-    hints, marked = _hints(fn), _marked(fn)
+    hints, marked = type_hints(fn), _marked(fn)
     for parameter in inspect.signature(fn).parameters:
         if parameter in marked:
             _check(marked[parameter].fn, known, (*above, fn))
@@ -308,7 +301,7 @@ async def _value(
 ) -> Any:
     fn = parameter.fn
     if fn not in resolved:
-        hints, marked = _hints(fn), _marked(fn)
+        hints, marked = type_hints(fn), _marked(fn)
         values: dict[str, Any] = {}
         for needed in inspect.signature(fn).parameters:
             if needed in marked:
