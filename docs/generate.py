@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
+import tomllib
 from pathlib import Path
 from textwrap import fill
 
@@ -143,12 +144,16 @@ def authorization_servers() -> str:
         "```",
         "",
     ]
+    texts = tomllib.loads((FOLDER.parent / "providers.toml").read_text(encoding="utf-8"))
     for name, provider in PROVIDERS.items():
-        lines += [f"## {provider.title} (`{name}`)", ""]
-        values = {"tenant": provider.tenant_is, "audience": provider.needs_audience}
-        settings = [f"- `{key}`: {text}." for key, text in values.items() if text]
-        steps = [f"{number}. {step[0].upper()}{step[1:]}." for number, step in enumerate(provider.steps, start=1)]
-        for block in (settings, steps, [f"Note: {provider.trap}."]):
+        text = texts[name]
+        lines += [f"## {text['title']} (`{name}`)", ""]
+        values = {"tenant": provider.tenant_is, "audience": text.get("audience")}
+        settings = [f"- `{key}`: {value}." for key, value in values.items() if value]
+        steps = [
+            f"{number}. {step[0].upper()}{step[1:]}." for number, step in enumerate(text.get("steps", ()), start=1)
+        ]
+        for block in (settings, steps, [f"Note: {text['note']}."]):
             lines += [*block, ""] if block else []
     return "\n".join(lines)
 

@@ -86,7 +86,7 @@ def _all_in(address: _Address) -> Iterator[_Address]:
     if address.teredo is not None:
         yield from address.teredo
     # `::` and `::1`, the addresses below 2**16, contain no IPv4 address.
-    if any(address in network for network in _TRANSLATED) and int(address) >= 1 << 16:
+    if _is_translated(address) and int(address) >= 1 << 16:
         yield IPv4Address(int(address) & 0xFFFFFFFF)
 
 
@@ -127,7 +127,6 @@ class FetchError(McpdError):
     """A document could not be fetched.
 
     Attributes:
-        what: What the document is.
         url: Its URL without the query.
         reason: Why.
         is_refused: No request was sent, because the URL is not permitted.
@@ -135,7 +134,6 @@ class FetchError(McpdError):
     """
 
     def __init__(self, what: str, url: str, reason: str, *, is_refused: bool = False, status: int = 0) -> None:
-        self.what = what
         self.url = printable(url.partition("?")[0], 300)
         self.reason = reason
         self.is_refused = is_refused
@@ -267,8 +265,7 @@ async def kind_of_host(url: str, what: str = "the server") -> Kind:
     """Return where a URL's host is: `global` only if all its addresses are. Raises FetchError if it has no address."""
     target = _parsed_url(url, what)
     found = await _resolve(target, what, is_needed=_proxy(target, what) is None)
-    kinds = {kind_of(address) for _, address in found}
-    return next((kind for kind in ("never", "loopback", "private") if kind in kinds), "global")
+    return min((kind_of(address) for _, address in found), key=_FROM_WORST.index, default="global")
 
 
 # -- one request -------------------------------------------------------------------------------
@@ -341,12 +338,8 @@ async def _read(answer: aiohttp.ClientResponse, url: str, what: str, limits: Lim
     coding = answer.headers.get("Content-Encoding", "identity").strip().lower()
     if coding not in ("", "identity"):
         # The request asked for no compression, and compressed data may expand to any size.
-        raise FetchError(
-            what,
-            url,
-            f"it is compressed ({printable(coding, 40)}), although it was requested uncompressed",
-            status=answer.status,
-        )
+        text = f"it is compressed ({printable(coding, 40)}), although it was requested uncompressed"
+        raise FetchError(what, url, text, status=answer.status)
     too_large = FetchError(what, url, f"it is larger than {limits.max_bytes:,} bytes", status=answer.status)
     if (answer.content_length or 0) > limits.max_bytes:
         raise too_large
@@ -362,9 +355,8 @@ async def _read(answer: aiohttp.ClientResponse, url: str, what: str, limits: Lim
 def _parsed_url(url: str, what: str) -> URL:
     """Parse a URL strictly, so that parsers cannot disagree about its host. Raises FetchError."""
     if len(url) > _MAX_URL_CHARACTERS:
-        raise FetchError(
-            what, url[:100] + "…", f"the URL is longer than {_MAX_URL_CHARACTERS:,} characters", is_refused=True
-        )
+        text = f"the URL is longer than {_MAX_URL_CHARACTERS:,} characters"
+        raise FetchError(what, url[:100] + "…", text, is_refused=True)
     if not url.isascii() or not url.isprintable() or any(c in url for c in ' \\"<>^`{|}'):
         raise FetchError(what, url, "not a URL: it has characters that are not allowed", is_refused=True)
 

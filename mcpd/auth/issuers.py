@@ -13,13 +13,12 @@ import logging
 from collections.abc import Callable, Mapping
 from time import monotonic
 from typing import Any
-from urllib.parse import urlsplit
 
 from msgspec import Struct
 
 from mcpd.auth.base import Unavailable
 from mcpd.auth.fetch import FetchError, Limits, fetch_json, reach_from
-from mcpd.auth.metadata import metadata_urls
+from mcpd.auth.metadata import metadata_urls, split_url
 from mcpd.auth.signatures import KEY_TYPES, SECRET_MEMBERS, is_sound
 from mcpd.errors import ConfigurationError
 from mcpd.protocol.printable import printable
@@ -32,12 +31,8 @@ def checked_issuer(issuer: str) -> str:
     """Return the issuer unchanged, because tokens name it in this spelling. Raises ConfigurationError if it is not a
     URL.
     """
-    try:
-        parts = urlsplit(issuer)
-        is_url = parts.scheme in ("https", "http") and bool(parts.hostname) and (parts.port or 1) > 0
-    except ValueError:
-        is_url = False
-    if not is_url or "?" in issuer or "#" in issuer or not issuer.isascii() or not issuer.isprintable():
+    parts = split_url(issuer)
+    if parts is None or "?" in issuer or "#" in issuer or not issuer.isascii() or not issuer.isprintable():
         raise ConfigurationError(
             f"issuer {issuer!r}: write its URL exactly as in its metadata, such as https://idp.example.com/realms/tools"
         )

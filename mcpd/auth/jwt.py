@@ -8,7 +8,8 @@ Spec: RFC 9068 section 4, RFC 8725.
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
+from functools import partial
 from time import time
 from typing import Any, Unpack
 
@@ -137,24 +138,11 @@ class Jwt(Auth):
         if source is None:
             raise InvalidToken("the token is from another issuer", f"iss is {str(named)[:200]!r}")
 
+        check = partial(self._check, parts, claims, alg, source)
         if source.keys is None:
-            return self._check(parts, claims, alg, [self._key], source)
+            return check([self._key])
         keys = source.keys.find(kid, alg)
-        if keys is None:
-            return self._check_later(parts, claims, alg, kid, source, source.keys)
-        return self._check(parts, claims, alg, [key.key for key in keys], source)
-
-    async def _check_later(
-        self,
-        parts: tuple[str, str, str],
-        claims: dict[str, Any],
-        alg: str,
-        kid: str | None,
-        source: _Source,
-        keys: IssuerKeys,
-    ) -> Verified:
-        found: list[VerifyingKey] = await keys.refreshed(kid, alg)
-        return self._check(parts, claims, alg, [key.key for key in found], source)
+        return _check_later(check, source.keys.refreshed(kid, alg)) if keys is None else check(_usable(keys))
 
     def _check_head(self, head: dict[str, Any]) -> tuple[str, str | None]:
         """Return the algorithm and the key name. Raises InvalidToken."""
@@ -172,16 +160,24 @@ class Jwt(Auth):
         return alg, kid
 
     def _check(
-        self, parts: tuple[str, str, str], claims: dict[str, Any], alg: str, keys: list[Any], source: _Source
+        self, parts: tuple[str, str, str], claims: dict[str, Any], alg: str, source: _Source, keys: list[Any]
     ) -> Verified:
         """Check the signature, then the claims."""
         if not keys:
             raise InvalidToken("the token is signed with an unknown key")
-        for key in keys[:_MAX_TRIED]:
-            if not is_signed(parts, key, alg):
-                continue
-            return source.checks.verified(claims, source.url, self.public_url, time())
-        raise InvalidToken("the signature of the token is not valid")
+        if not any(is_signed(parts, key, alg) for key in keys[:_MAX_TRIED]):
+            raise InvalidToken("the signature of the token is not valid")
+        return source.checks.verified(claims, source.url, self.public_url, time())
+
+
+async def _check_later(
+    check: Callable[[list[Any]], Verified], fetched: Coroutine[Any, Any, list[VerifyingKey]]
+) -> Verified:
+    return check(_usable(await fetched))
+
+
+def _usable(keys: list[VerifyingKey]) -> list[Any]:
+    return [key.key for key in keys]
 
 
 def _object(segment: str, what: str) -> dict[str, Any]:

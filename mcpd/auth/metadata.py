@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from msgspec.json import encode
 
@@ -20,17 +20,23 @@ INSIDE = "/oauth-protected-resource"
 """The path below the endpoint, for applications that are mounted in others."""
 
 
+def split_url(url: str) -> SplitResult | None:
+    """Return the parts of an http or https URL; None for anything else."""
+    try:
+        parts = urlsplit(url)
+        is_url = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # an invalid address in brackets or an invalid port
+        return None
+    return parts if is_url else None
+
+
 def checked_public_url(url: str, *, is_public: bool) -> str:
     """Return the endpoint's URL unchanged.
 
     Raises ConfigurationError if it is not a URL, or if it is not https and other machines use it.
     """
-    try:
-        parts = urlsplit(url)
-        is_url = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 1) > 0
-    except ValueError:
-        is_url = False
-    if not is_url or parts.query or "#" in url or "?" in url or "@" in parts.netloc or not _is_plain(url):
+    parts = split_url(url)
+    if parts is None or "#" in url or "?" in url or "@" in parts.netloc or not _is_plain(url):
         raise ConfigurationError(
             f"public URL {url!r}: write the full URL that clients use for the endpoint, such as https://example.com/mcp"
         )

@@ -16,6 +16,7 @@ from msgspec import Struct, ValidationError, convert
 
 from mcpd.auth.base import Auth, AuthOptions, TokenCache, TokenRequest, Verified
 from mcpd.auth.metadata import checked_scopes
+from mcpd.auth.settings import read_limited
 from mcpd.errors import ConfigurationError
 from mcpd.protocol.principal import Principal
 from mcpd.protocol.printable import printable
@@ -65,21 +66,15 @@ def read_tokens(path: str | os.PathLike[str], option: str = "--tokens-file") -> 
     import tomllib
 
     shown = os.fspath(path)
+    text, status = read_limited(shown, _MAX_BYTES, f"{option} {shown}", "name a file with tokens")
     try:
-        with open(path, "rb") as file:
-            mode = os.fstat(file.fileno()).st_mode
-            data = file.read(_MAX_BYTES + 1)
-        if len(data) > _MAX_BYTES:
-            raise ConfigurationError(f"{option} {shown} is larger than {_MAX_BYTES} bytes, the limit for this file")
-        tables = tomllib.loads(data.decode())
-    except OSError as error:
-        raise ConfigurationError(f"{option} {shown}: {error.strerror}; name a file with tokens") from None
+        tables = tomllib.loads(text)
     except (ValueError, RecursionError):
         # The parser's message would contain a line with a token.
         raise ConfigurationError(
             f'{option} {shown} is not valid TOML; write a table [NAME] per client, with token = "…", scopes = ["…"]'
         ) from None
-    warn_of_readers(option, shown, mode)
+    warn_of_readers(option, shown, status.st_mode)
 
     found: dict[str, Principal] = {}
     for name, table in tables.items():

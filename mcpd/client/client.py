@@ -13,20 +13,14 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, overload
 
 from msgspec import Raw, Struct, ValidationError
 from msgspec.json import Decoder
-from msgspec.structs import asdict, replace
+from msgspec.structs import asdict
 
-from mcpd import __version__
-from mcpd.client.callbacks import Callbacks, capabilities, complete_rounds, read_input_required
-from mcpd.client.channels import ChannelWatcher
-from mcpd.client.http.options import Auth, Headers, HttpOptions
-from mcpd.client.limits import ClientLimits, Faults
+from mcpd.client.callbacks import complete_rounds, read_input_required
+from mcpd.client.limits import Faults
 from mcpd.client.link import ServerLink
-from mcpd.client.output_schemas import OutputSchemas
 from mcpd.client.results import plain_value, read_list, typed_value
 from mcpd.client.session import ClientSession, OnProgress
-from mcpd.client.target import Target
 from mcpd.errors import (
-    ConfigurationError,
     HeaderMismatch,
     LocalProtocolError,
     ProtocolError,
@@ -61,7 +55,6 @@ from mcpd.protocol.types.interaction import (
     PromptReference,
     ResourceTemplateReference,
 )
-from mcpd.protocol.versions import table
 
 if TYPE_CHECKING:
     from mcpd.client.tool_function import AwaitedToolFunction
@@ -69,8 +62,6 @@ if TYPE_CHECKING:
 log = logging.getLogger("mcpd.client")
 
 T = TypeVar("T")
-_NO_CALLBACKS = Callbacks()
-_DEFAULT_LIMITS = ClientLimits()
 
 
 class ServerDetails:
@@ -228,42 +219,6 @@ class Client(ServerLink, ServerDetails, ToolCalls):
 
     Methods raise LocalProtocolError for features that the server does not offer; `request` sends any request.
     """
-
-    def __init__(
-        self,
-        target: Target,
-        callbacks: Callbacks = _NO_CALLBACKS,
-        *,
-        info: Implementation | None = None,
-        extensions: Mapping[str, Any] | None = None,
-        version: str | None = None,
-        timeout: float | None = 60.0,
-        limits: ClientLimits = _DEFAULT_LIMITS,
-        cache: bool = True,
-        reconnect: bool = True,
-        check_results: bool = True,
-        headers: Headers | None = None,
-        http: HttpOptions | None = None,
-        watcher: ChannelWatcher | None = None,
-        auth: Auth | None = None,
-    ) -> None:
-        if version is not None and version not in table.SUPPORTED:
-            raise ConfigurationError(f"unknown protocol version {version!r}; supported: {', '.join(table.SUPPORTED)}")
-        super().__init__(
-            target,
-            callbacks,
-            info or _OURSELVES,
-            capabilities(callbacks, extensions),
-            limits,
-            wanted=version,
-            timeout=timeout,
-            caches=cache,
-            reconnects=reconnect,
-            http=http if headers is None else replace(http or HttpOptions(), headers=headers),
-            watcher=watcher,
-            auth=auth,
-        )
-        self._checks = OutputSchemas(self._faults) if check_results else None
 
     async def __aenter__(self) -> Self:
         await self.open()
@@ -509,7 +464,6 @@ def _is_repeatable(tool: Tool) -> bool:
 _EVERYTHING = ServerCapabilities(
     logging={}, completions={}, prompts=ListChanged(), resources=ResourcesCapability(), tools=ListChanged()
 )
-_OURSELVES = Implementation(name="mcpd", version=__version__)
 
 
 class _ReadResult(CacheableResult, kw_only=True):

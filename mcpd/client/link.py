@@ -24,12 +24,14 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Raw
 from msgspec.structs import replace
 
-from mcpd.client.callbacks import Callbacks
+from mcpd import __version__
+from mcpd.client.callbacks import Callbacks, capabilities
 from mcpd.client.channels import ChannelWatcher, StartableChannel, watched
 from mcpd.client.connection import ClientConnection
 from mcpd.client.eras import ClientEra, Interests, agree, is_known_legacy, remember_era
-from mcpd.client.http.options import Auth, Authenticate, Challenge, HttpOptions, has_login
+from mcpd.client.http.options import Auth, Authenticate, Challenge, Headers, HttpOptions, has_login
 from mcpd.client.limits import ClientLimits, Faults
+from mcpd.client.output_schemas import OutputSchemas
 from mcpd.client.results import ResultCache
 from mcpd.client.session import ClientSession, OnProgress
 from mcpd.client.target import InProcess, Target, connect, resolve
@@ -50,7 +52,8 @@ from mcpd.errors import (
 )
 from mcpd.protocol.methods import REPEATABLE
 from mcpd.protocol.printable import printable
-from mcpd.protocol.types.base import ClientCapabilities, Implementation
+from mcpd.protocol.types.base import Implementation
+from mcpd.protocol.versions import table
 from mcpd.protocol.wire import trace_context
 
 if TYPE_CHECKING:
@@ -89,6 +92,9 @@ LIVED_SECONDS = 5.0
 LISTENING_TRIES = 12
 """Attempts for a program that only has subscriptions. After that, the next request tries again."""
 
+_NO_CALLBACKS = Callbacks()
+_DEFAULT_LIMITS = ClientLimits()
+_OURSELVES = Implementation(name="mcpd", version=__version__)
 _REPEATABLE = REPEATABLE - {"initialize", "subscriptions/listen"}
 
 
@@ -101,40 +107,48 @@ class ServerLink:
     def __init__(
         self,
         target: Target,
-        callbacks: Callbacks,
-        info: Implementation,
-        offered: ClientCapabilities,
-        limits: ClientLimits,
+        callbacks: Callbacks = _NO_CALLBACKS,
         *,
-        wanted: str | None,
-        timeout: float | None,
-        caches: bool,
-        reconnects: bool,
-        http: HttpOptions | None,
-        watcher: ChannelWatcher | None,
+        info: Implementation | None = None,
+        extensions: Mapping[str, Any] | None = None,
+        version: str | None = None,
+        timeout: float | None = 60.0,
+        limits: ClientLimits = _DEFAULT_LIMITS,
+        cache: bool = True,
+        reconnect: bool = True,
+        check_results: bool = True,
+        headers: Headers | None = None,
+        http: HttpOptions | None = None,
+        watcher: ChannelWatcher | None = None,
         auth: Auth | None = None,
     ) -> None:
+        if version is not None and version not in table.SUPPORTED:
+            raise ConfigurationError(f"unknown protocol version {version!r}; supported: {', '.join(table.SUPPORTED)}")
+        if headers is not None:
+            http = replace(http or HttpOptions(), headers=headers)
+        if http is not None and http.authenticate is not None:
+            http = replace(http, authenticate=self._forget_private_after(http.authenticate))
+
         self.timeout = timeout
         self.limits = limits
         self.on_lost: Callable[[McpdError], None] | None = None
         """Called with the error when a connection is lost. Set it before the client is opened."""
         self._target = target
         self._callbacks = callbacks
-        self._info = info
-        self._offered = offered
-        self._wanted = wanted
+        self._info = info or _OURSELVES
+        self._capabilities = capabilities(callbacks, extensions)
+        self._version = version
         self._http = http
-        if http is not None and http.authenticate is not None:
-            self._http = replace(http, authenticate=self._forget_private_after(http.authenticate))
         self._auth = auth
         self._authorization: Authorization | None = None
         """The authorization of all connections, created for the first one."""
         self._watcher = watcher
-        self._caches = caches
-        self._reconnects = reconnects
+        self._caches = cache
+        self._reconnects = reconnect
 
         self._faults = Faults(log)
-        self._session = ClientSession(info, offered, self._faults)
+        self._checks = OutputSchemas(self._faults) if check_results else None
+        self._session = ClientSession(self._info, self._capabilities, self._faults)
         self._open: ClientConnection | None = None
         self._era: ClientEra | None = None
         self._cache: ResultCache | None = None
@@ -194,12 +208,12 @@ class ServerLink:
         """
         target = self._target = resolve(self._target)
         key = target if isinstance(target, (CommandTarget, UrlTarget)) else None
-        skips = self._wanted is None and (self._is_old or is_known_legacy(key))
+        skips = self._version is None and (self._is_old or is_known_legacy(key))
         try:
             await self._connect_once(target, skips_probe=skips)
         except ConnectionLost as error:
             # Many servers before 2026-07-28 end when they receive another request before `initialize`.
-            if skips or key is None or self._wanted is not None or isinstance(error, CannotConnect) or self._is_closed:
+            if skips or key is None or self._version is not None or isinstance(error, CannotConnect) or self._is_closed:
                 raise
             self._faults.log(
                 logging.INFO, "the server ended after the version probe; connecting to it as a legacy server"
@@ -220,7 +234,7 @@ class ServerLink:
     ) -> None:
         session = self._session
         if self._open is not None:
-            session = ClientSession(self._info, self._offered, self._faults)
+            session = ClientSession(self._info, self._capabilities, self._faults)
             self._start(self._open.aclose())  # in the background, because it may take long
 
         if isinstance(target, UrlTarget) and self._authorization is None:
@@ -245,7 +259,7 @@ class ServerLink:
             era = await agree(
                 connection,
                 self._callbacks,
-                wanted=self._wanted,
+                wanted=self._version,
                 timeout=self.timeout,
                 probe_seconds=self.probe_seconds,
                 skips_probe=skips_probe,
@@ -417,7 +431,7 @@ class ServerLink:
         """
         if (
             not _is_version_error(error)
-            or self._wanted is not None
+            or self._version is not None
             or not self._may_reconnect
             or not self._current_era().supports_discover
         ):

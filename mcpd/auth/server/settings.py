@@ -11,13 +11,14 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from mcpd.auth.metadata import is_scope
 from mcpd.auth.server.users import networks_of
+from mcpd.auth.settings import read_limited
 from mcpd.errors import ConfigurationError
 from mcpd.protocol.printable import printable
 
 _MAX_BYTES = 256 * 1024
 _is_name = re.compile(r"[a-z0-9][a-z0-9-]{0,31}").fullmatch
-_is_scope = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]{1,128}").fullmatch
 
 
 class _Table(Struct, kw_only=True, rename="kebab", forbid_unknown_fields=True, frozen=True):
@@ -94,15 +95,9 @@ def development() -> Settings:
 
 def read(path: str) -> Settings:
     """Return the settings in a file. Paths in it are relative to the file. Raises ConfigurationError."""
+    text, _ = read_limited(path, _MAX_BYTES, path, "name a settings file, or use dev")
     try:
-        with open(path, "rb") as file:
-            text = file.read(_MAX_BYTES + 1)
-    except OSError as error:
-        raise ConfigurationError(f"{path}: {error.strerror}; name a settings file, or use dev") from None
-    if len(text) > _MAX_BYTES:
-        raise ConfigurationError(f"{path} is larger than {_MAX_BYTES} bytes, the limit for this file")
-    try:
-        values = tomllib.loads(text.decode())
+        values = tomllib.loads(text)
         for own in ("users", "providers", "is-development"):
             if own in values:
                 raise msgspec.ValidationError(f"Object contains unknown field `{own}`")
@@ -155,7 +150,7 @@ def _provider(name: str, provider: Provider, folder: str) -> Provider:
 
 
 def _check_scope(scope: str) -> None:
-    if not _is_scope(scope):
+    if not is_scope(scope):
         raise ValueError(f"scope {scope!r}: use printable ASCII without spaces, quotes and backslashes")
 
 

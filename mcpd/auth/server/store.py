@@ -109,23 +109,17 @@ class Store:
         self._thread.submit(self._db.close)
         self._thread.shutdown()
 
+    def _step(self, step: Callable[[float], T]) -> T:
+        """Run one step in a transaction, on the thread. The step receives the time."""
+        with self._db:
+            return step(self._clock())
+
     async def _run(self, step: Callable[[float], T]) -> T:
-        """Run one step in a transaction. The step receives the time."""
-
-        def run() -> T:
-            with self._db:
-                return step(self._clock())
-
-        return await asyncio.get_running_loop().run_in_executor(self._thread, run)
+        return await asyncio.wrap_future(self._thread.submit(self._step, step))
 
     def now(self, step: Callable[[float], T]) -> T:
-        """Do the same and block, for the start."""
-
-        def run() -> T:
-            with self._db:
-                return step(self._clock())
-
-        return self._thread.submit(run).result()
+        """Run a step and block, for the start."""
+        return self._thread.submit(self._step, step).result()
 
     # -- the server's own --------------------------------------------------------------------
 
@@ -239,10 +233,8 @@ class Store:
                 return False
 
             self._db.execute("UPDATE codes SET used = ? WHERE digest = ?", (now, digest(code)))
-            self._db.execute("UPDATE grants SET used = ?, key = ? WHERE id = ?", (now, key, grant_id))
-            self._db.execute(
-                "UPDATE clients SET used = ? WHERE id = (SELECT client FROM grants WHERE id = ?)", (now, grant_id)
-            )
+            self._db.execute("UPDATE grants SET key = ? WHERE id = ?", (key, grant_id))
+            self._touch(grant_id, now)
             if refresh is not None:
                 self._db.execute("INSERT INTO refresh VALUES (?, ?, ?, NULL)", (digest(refresh), grant_id, now))
             return True
@@ -282,13 +274,17 @@ class Store:
                 "(SELECT digest FROM refresh WHERE grant_id = ? ORDER BY created DESC LIMIT 1000)",
                 (grant_id, grant_id),
             )
-            self._db.execute("UPDATE grants SET used = ? WHERE id = ?", (now, grant_id))
-            self._db.execute(
-                "UPDATE clients SET used = ? WHERE id = (SELECT client FROM grants WHERE id = ?)", (now, grant_id)
-            )
+            self._touch(grant_id, now)
             return "new"
 
         return await self._run(step)
+
+    def _touch(self, grant_id: str, now: float) -> None:
+        """Record that a grant and its client were used."""
+        self._db.execute("UPDATE grants SET used = ? WHERE id = ?", (now, grant_id))
+        self._db.execute(
+            "UPDATE clients SET used = ? WHERE id = (SELECT client FROM grants WHERE id = ?)", (now, grant_id)
+        )
 
     async def revoke(self, grant_id: str) -> None:
         """Revoke a grant."""
@@ -313,20 +309,14 @@ class Store:
 
     async def upstream(self, grant_id: str) -> bytes | None:
         """Return the encrypted tokens of the provider."""
-
-        def step(now: float) -> bytes | None:
-            row = self._db.execute("SELECT upstream FROM grants WHERE id = ?", (grant_id,)).fetchone()
-            return None if row is None else row[0]
-
-        return await self._run(step)
+        select = "SELECT upstream FROM grants WHERE id = ?"
+        row = await self._run(lambda _: self._db.execute(select, (grant_id,)).fetchone())
+        return None if row is None else row[0]
 
     async def keep_upstream(self, grant_id: str, sealed: bytes) -> None:
         """Store new encrypted tokens of the provider."""
-
-        def step(now: float) -> None:
-            self._db.execute("UPDATE grants SET upstream = ? WHERE id = ? AND revoked IS NULL", (sealed, grant_id))
-
-        await self._run(step)
+        update = "UPDATE grants SET upstream = ? WHERE id = ? AND revoked IS NULL"
+        await self._run(lambda _: self._db.execute(update, (sealed, grant_id)))
 
     async def is_new_assertion(self, text: str, expires: float) -> bool:
         """Return whether an assertion with this ID was not used before. RFC 7523 section 3."""

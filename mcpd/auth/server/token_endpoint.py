@@ -26,6 +26,7 @@ from mcpd.auth.server.clients import Client, public_reason
 from mcpd.auth.server.core import GRACE_SECONDS, OFFLINE, Core
 from mcpd.auth.server.replies import OAuthError, failed, form, json_answer
 from mcpd.auth.server.store import Grant, digest
+from mcpd.auth.server.upstream import signing_keys
 from mcpd.auth.signatures import b64
 from mcpd.transports.routes import RouteRequest, RouteResponse
 
@@ -136,24 +137,18 @@ def _subject(assertion: str) -> str:
 
 async def _keys_of(core: Core, client: Client) -> KeySet:
     """Return the public keys of a client. Raises OAuthError, and ValueError for malformed keys."""
-    found: Any = client.jwks
+    document: dict[str, Any] = client.jwks or {}
     if client.jwks_uri:
         if core.fetching_keys >= _MAX_AT_ONCE:
             raise OAuthError("temporarily_unavailable", "too many clients' keys are being fetched; try again")
         core.fetching_keys += 1
         try:
-            found, _ = await fetch_json(client.jwks_uri, what="the client's keys", reach=core.reach, limits=_KEYS)
+            document, _ = await fetch_json(client.jwks_uri, what="the client's keys", reach=core.reach, limits=_KEYS)
         except FetchError as error:
             raise _refused(f"the client's keys cannot be fetched: {public_reason(error)}", basic=False) from None
         finally:
             core.fetching_keys -= 1
-    keys = found.get("keys") if isinstance(found, dict) else None
-    usable = [
-        key
-        for key in (keys if isinstance(keys, list) else [])[:20]
-        if isinstance(key, dict) and key.get("kty") in ("RSA", "EC", "OKP") and "d" not in key
-    ]
-    return KeySet.import_key_set({"keys": usable})
+    return signing_keys(document)
 
 
 def _refused(text: str, *, basic: bool) -> OAuthError:

@@ -29,6 +29,7 @@ from mcpd.auth.signatures import b64
 _ALGORITHMS = ["RS256", "PS256", "ES256", "ES384", "EdDSA"]
 _SKEW = 60
 _KEYS = Limits(max_bytes=128 * 1024)
+_MOST_KEYS = 100
 
 
 class Tokens(Struct, frozen=True):
@@ -189,7 +190,7 @@ class Upstream:
             keys, _ = await fetch_json(
                 str(metadata["jwks_uri"]), what="the provider's keys", limits=_KEYS, reach=await self._reach()
             )
-            token = jwt.decode(str(answer.get("id_token", "")), _signing(keys), algorithms=_ALGORITHMS)
+            token = jwt.decode(str(answer.get("id_token", "")), signing_keys(keys), algorithms=_ALGORITHMS)
             registry = jwt.JWTClaimsRegistry(
                 leeway=_SKEW,
                 iss={"essential": True, "value": metadata["issuer"]},
@@ -267,12 +268,12 @@ def _is_endpoint(url: str, issuer: str) -> bool:
     return url.startswith("https://") or urlsplit(issuer).scheme == "http"
 
 
-def _signing(keys: Mapping[str, Any]) -> KeySet:
-    """Return the public keys of a set that can check signatures."""
-    found = keys.get("keys")
+def signing_keys(document: Mapping[str, Any]) -> KeySet:
+    """Return the public keys of a document that can check signatures. Raises ValueError for malformed keys."""
+    keys = document.get("keys")
     usable = [
         {name: value for name, value in key.items() if name != "key_ops"}
-        for key in (found if isinstance(found, list) else [])[:100]
+        for key in (keys if isinstance(keys, list) else [])[:_MOST_KEYS]
         if isinstance(key, dict) and key.get("kty") in ("RSA", "EC", "OKP") and "d" not in key
         if key.get("use", "sig") == "sig"
     ]

@@ -22,7 +22,7 @@ from typing import TypeAlias
 import msgspec
 from msgspec import Struct
 
-from mcpd.auth.settings import warn_if_shared
+from mcpd.auth.settings import read_limited, warn_if_shared
 from mcpd.errors import ConfigurationError
 from mcpd.protocol.printable import printable
 from mcpd.transports.files import replacing
@@ -111,23 +111,17 @@ def _scrypt(password: str, salt: bytes, log_n: int, r: int, p: int) -> bytes:
 
 def read_users(path: str) -> dict[str, FileUser]:
     """Return the users in a file by name. Raises ConfigurationError."""
+    shown = printable(path)
+    # Half a file would lose users when it is written.
+    text, _ = read_limited(path, _MAX_BYTES, shown, f"create it with: mcpd auth add-user NAME --file {shown}")
     try:
-        with open(path, "rb") as file:
-            text = file.read(_MAX_BYTES + 1)
-    except OSError as error:
-        raise ConfigurationError(
-            f"{printable(path)}: {error.strerror}; create it with: mcpd auth add-user NAME --file {printable(path)}"
-        ) from None
-    if len(text) > _MAX_BYTES:  # half a file would lose users when it is written
-        raise ConfigurationError(f"{printable(path)} is larger than {_MAX_BYTES} bytes, the limit for a file of users")
-    try:
-        found = msgspec.convert(tomllib.loads(text.decode()), dict[str, FileUser])
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, msgspec.ValidationError, RecursionError) as error:
-        raise ConfigurationError(f"{printable(path)}: {printable(error)}") from None
-    wrong = [name for name in found if not is_user_name(name)]
-    if wrong:
-        raise ConfigurationError(f"{printable(path)}: {printable(wrong[0])!r} is not a user name")
-    return found
+        users = msgspec.convert(tomllib.loads(text), dict[str, FileUser])
+    except (tomllib.TOMLDecodeError, msgspec.ValidationError, RecursionError) as error:
+        raise ConfigurationError(f"{shown}: {printable(error)}") from None
+    for name in users:
+        if not is_user_name(name):
+            raise ConfigurationError(f"{shown}: {printable(name)!r} is not a user name")
+    return users
 
 
 def add_user(path: str, name: str, password: str, scopes: tuple[str, ...] | None = None) -> bool:

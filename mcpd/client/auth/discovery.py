@@ -11,12 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
-from urllib.parse import SplitResult, urljoin, urlsplit
+from urllib.parse import urljoin, urlsplit
 
 from msgspec import Struct
 
 from mcpd.auth.fetch import FetchError, Response
-from mcpd.auth.metadata import WELL_KNOWN, metadata_urls
+from mcpd.auth.metadata import WELL_KNOWN, metadata_urls, split_url
 from mcpd.client.auth.steps import HttpStep, Steps, send
 from mcpd.errors import AuthorizationFailed
 from mcpd.protocol.printable import printable
@@ -137,19 +137,10 @@ def _texts(document: Mapping[str, Any], name: str) -> tuple[str, ...] | None:
 # -- URLs --------------------------------------------------------------------------------------
 
 
-def _split(url: str) -> SplitResult | None:
-    try:
-        parts = urlsplit(url)
-        _ = parts.port  # raises ValueError for an invalid port
-        return parts if parts.hostname else None
-    except ValueError:
-        return None
-
-
 def origin_of(url: str) -> tuple[str, str, int] | None:
     """Return scheme, host and port of a URL; None for an invalid URL."""
-    parts = _split(url)
-    if parts is None or parts.scheme not in ("https", "http"):
+    parts = split_url(url)
+    if parts is None:
         return None
     port = parts.port or (443 if parts.scheme == "https" else 80)
     return parts.scheme, (parts.hostname or "").rstrip("."), port
@@ -167,7 +158,7 @@ def covers(resource: str, url: str) -> bool:
 
     Spec: RFC 9728 3.3, interpreted like both official libraries.
     """
-    ours, theirs = _split(url), _split(resource)
+    ours, theirs = split_url(url), split_url(resource)
     if ours is None or theirs is None or theirs.query or theirs.fragment or "@" in theirs.netloc:
         return False
     if origin_of(resource) != origin_of(url) or origin_of(url) is None:
@@ -181,7 +172,7 @@ def check_endpoint(name: str, url: str, server: str) -> None:
 
     Spec: RFC 6749 3.1, AUTH-172.
     """
-    parts = _split(url)
+    parts = split_url(url)
     is_fine = parts is not None and not parts.fragment and "@" not in parts.netloc
     if is_fine and parts is not None:
         is_fine = parts.scheme == "https" or (

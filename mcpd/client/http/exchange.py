@@ -13,14 +13,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from http.cookies import CookieError, SimpleCookie
 
 from msgspec import Struct
 from yarl import URL
 
-from mcpd.client.http.options import Challenge, HttpOptions, checked
+from mcpd.client.http.options import Authenticate, Challenge, HttpOptions, checked
 from mcpd.client.http.pool import Body, HttpPool, Reply, read_some, read_whole
 from mcpd.errors import (
     AuthorizationFailed,
@@ -84,42 +84,78 @@ MOST_SESSION_CHARACTERS = 8000
 """Maximum length of a session id."""
 
 
+class _Hook:
+    """An `Authorization` by the program's function `authenticate`."""
+
+    def __init__(self, authenticate: Authenticate) -> None:
+        self.authenticate = authenticate
+        self.granted: Mapping[str, str] = {}
+        """The header fields that the function returned last."""
+        self.lock = asyncio.Lock()
+
+    def begin(self, method: str, url: str, operation: str) -> _HookedRequest:
+        return _HookedRequest(self, url)
+
+    def covers(self, url: str) -> bool:
+        return True
+
+
+class _HookedRequest:
+    def __init__(self, hook: _Hook, url: str) -> None:
+        self._hook = hook
+        self._url = url
+        self._attempt = 0
+
+    async def fields(self) -> Mapping[str, str]:
+        self._sent = self._hook.granted
+        return self._sent
+
+    def on_response(self, headers: Mapping[str, str]) -> None:
+        """The function only sees refusals."""
+
+    async def refused(self, status: int, challenges: Sequence[str]) -> bool:
+        """Call the function, unless another request did meanwhile. Return whether to repeat the request."""
+        hook = self._hook
+        if self._attempt == _ATTEMPTS:
+            return False
+        self._attempt += 1
+        async with hook.lock:
+            if hook.granted is self._sent:
+                given = await hook.authenticate(Challenge(self._url, status, tuple(challenges), self._attempt))
+                if given is None:
+                    return False
+                hook.granted = checked(given, "the result of authenticate")
+        return True
+
+
 class Requester:
     """Sends requests to one server."""
 
     def __init__(self, pool: HttpPool, authorization: Authorization | None = None) -> None:
         self.pool = pool
-        self._authorization = authorization
         self.options: HttpOptions = pool.options
         self.session: dict[str, str] = {}
         """The header field of the session; empty without a session."""
         self.version: dict[str, str] = {}
         """The header field of the session's protocol version."""
-        self._text = str(pool.url)
 
         headers = self.options.headers
         self._fixed: Mapping[str, str] | None = None
         if headers is None or isinstance(headers, Mapping):
             self._fixed = checked(headers or {}, "headers")
         """The program's fields, or None if a function returns them for each request."""
-        self._granted: Mapping[str, str] = {}
+        self._hook = None if pool.options.authenticate is None else _Hook(pool.options.authenticate)
+        self._authorization: Authorization | None = authorization or self._hook
         self._cookies: dict[str, str] = {}
-        self._cookie: dict[str, str] = {}
-        """The header field with all cookies of the server; empty without cookies."""
-        self._authenticating = asyncio.Lock()
 
     async def post(
         self, heading: Heading, body: bytes, operation: str = "", hold: Callable[[bool], None] | None = None
     ) -> Reply:
-        """Send a message. `hold` is called with True while somebody logs in for it, then with False. Raises like
-        `request`.
-        """
-        if self._authorization is None:
-            return await self.request("POST", self.pool.url, self._fields(heading), body)
+        """Send a message. Raises like `request`."""
         for name, value in heading.fields:
             if name == "Mcp-Name":
                 operation = f"{operation} {value}"
-        return await self._authorized("POST", self.pool.url, self._fields(heading), body, operation, hold)
+        return await self.request("POST", self.pool.url, self._fields(heading), body, operation, hold)
 
     def _remember_cookies(self, reply: Reply) -> Reply:
         """Keep the cookies that a server sets, unless the program sends its own."""
@@ -127,20 +163,16 @@ class Requester:
         if not lines or any(name.lower() == "cookie" for name in self._fixed or ()):
             return reply
 
-        cookies = _with_cookies(self._cookies, lines, self.pool.url)
-        if cookies != self._cookies:
-            self._cookies = cookies
-            self._cookie = (
-                {"Cookie": "; ".join(f"{name}={value}" for name, value in cookies.items())} if cookies else {}
-            )
+        self._cookies = _with_cookies(self._cookies, lines, self.pool.url)
         return reply
 
     @property
     def has_token(self) -> bool:
         """Whether requests have a token, or may have one from the program or a login."""
-        if self._fixed is None or self._authorization is not None:
+        if self._fixed is None or self._authorization is not self._hook:
             return True
-        return any(name.lower() == "authorization" for name in (*self.pool.headers, *self._fixed, *self._granted))
+        granted = {} if self._hook is None else self._hook.granted
+        return any(name.lower() == "authorization" for name in (*self.pool.headers, *self._fixed, *granted))
 
     def _fields(self, heading: Heading) -> dict[str, str]:
         """The header fields that describe a message."""
@@ -152,49 +184,32 @@ class Requester:
         fields.update(heading.fields)
         return fields
 
-    async def request(self, method: str, url: URL, fields: Mapping[str, str], body: bytes | None = None) -> Reply:
-        """Send a request with these fields in addition to the common ones.
-
-        Raises the errors of `HttpPool.request`, and AuthorizationFailed or AuthorizationRequired.
-        """
-        if self._authorization is not None:
-            return await self._authorized(method, url, fields, body, "", None)
-        attempt = 0
-        while True:
-            granted = self._granted
-            own = self._fixed if self._fixed is not None else await self._program_fields()
-            sent = {**own, **granted, **self._cookie, **fields}
-            reply = self._remember_cookies(await self.pool.request(method, url, sent, body))
-
-            authenticate = self.options.authenticate
-            if reply.status not in (401, 403) or authenticate is None or attempt == _ATTEMPTS:
-                return reply
-            attempt += 1
-            try:
-                if not await self._authenticate(reply, url, granted, attempt):
-                    return reply
-            except BaseException:
-                reply.close()
-                raise
-            reply.close()
-
-    async def _authorized(
+    async def request(
         self,
         method: str,
         url: URL,
         fields: Mapping[str, str],
-        body: bytes | None,
-        operation: str,
-        hold: Callable[[bool], None] | None,
+        body: bytes | None = None,
+        operation: str = "",
+        hold: Callable[[bool], None] | None = None,
     ) -> Reply:
-        """Send a request with authorization. After a refusal, obtain what is missing and repeat the request."""
-        assert self._authorization is not None
-        asked = self._authorization.begin(method, self._text if url is self.pool.url else str(url), operation)
+        """Send a request with these fields in addition to the common ones. After a refusal, obtain what is missing and
+        repeat the request.
+
+        `hold` is called with True while somebody logs in for it, then with False. Raises the errors of
+        `HttpPool.request`, and AuthorizationFailed or AuthorizationRequired.
+        """
+        asked = None if self._authorization is None else self._authorization.begin(method, str(url), operation)
         while True:
-            own = self._fixed if self._fixed is not None else await self._program_fields()
-            granted = await asked.fields()
-            sent = {**own, **granted, **self._cookie, **fields}
+            own = self._fixed
+            if own is None:
+                own = checked(await self.options.fields(), "the function headers")
+            granted = {} if asked is None else await asked.fields()
+            cookies = "; ".join(f"{name}={value}" for name, value in self._cookies.items())
+            sent = {**own, **granted, **({"Cookie": cookies} if cookies else {}), **fields}
             reply = self._remember_cookies(await self.pool.request(method, url, sent, body))
+            if asked is None:
+                return reply
             asked.on_response(reply.headers)
             # Nobody has to log in to end a session.
             if reply.status not in (401, 403) or method == "DELETE":
@@ -203,11 +218,10 @@ class Requester:
             if hold is not None:
                 hold(True)
             try:
+                if not await asked.refused(reply.status, reply.headers.getall("WWW-Authenticate", ())):
+                    return reply
                 # The body is read, because that allows the connection to be reused.
                 await read_some(reply, self.pool)
-                challenges = reply.headers.getall("WWW-Authenticate", ())
-                if not await asked.refused(reply.status, challenges):
-                    return reply
             except BaseException:
                 reply.close()
                 raise
@@ -216,31 +230,9 @@ class Requester:
                     hold(False)
             reply.close()
 
-    async def _program_fields(self) -> Mapping[str, str]:
-        return checked(await self.options.fields(), "the function headers")
-
-    async def _authenticate(self, reply: Reply, url: URL, granted: Mapping[str, str], attempt: int) -> bool:
-        """Call the program's `authenticate`, unless another request did meanwhile. Return whether to repeat the
-        request.
-        """
-        authenticate = self.options.authenticate
-        assert authenticate is not None
-        values = tuple(reply.headers.getall("WWW-Authenticate", ()))
-        challenge = Challenge(str(url), reply.status, values, attempt)
-        async with self._authenticating:
-            if self._granted is granted:
-                given = await authenticate(challenge)
-                if given is None:
-                    return False
-                self._granted = checked(given, "the result of authenticate")
-        return True
-
     def remember_session(self, reply: Reply) -> None:
         """Keep the session id of the response to `initialize`. Raises HttpError for an invalid id."""
-        values = reply.headers.getall("Mcp-Session-Id", ())
-        if not values:
-            return
-        value = values[0]
+        value = reply.headers.get("Mcp-Session-Id", "")
         if not value:
             return
         if len(value) > MOST_SESSION_CHARACTERS:

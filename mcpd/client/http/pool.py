@@ -166,9 +166,8 @@ def tls_context(verify: bool | str | os.PathLike[str] | ssl.SSLContext) -> ssl.S
 
     path = os.fspath(verify)
     try:
-        if os.path.isdir(path):
-            return ssl.create_default_context(capath=path)
-        return ssl.create_default_context(cafile=path)
+        is_folder = os.path.isdir(path)
+        return ssl.create_default_context(cafile=None if is_folder else path, capath=path if is_folder else None)
     except (OSError, ssl.SSLError) as error:
         raise ConfigurationError(f"verify={path!r}: cannot read certificates: {error}") from None
 
@@ -247,8 +246,8 @@ def _has_input(transport: asyncio.Transport) -> bool:
 def transport_error(error: Exception, name: str, options: HttpOptions) -> TransportError:
     """Return an error of aiohttp as a TransportError."""
     if isinstance(error, aiohttp.ConnectionTimeoutError):
-        text = f"no connection within {options.connect_seconds:g} s (HttpOptions.connect_seconds)"
-        return CannotConnect(f"{name}: {text}")
+        seconds = f"{options.connect_seconds:g} s (HttpOptions.connect_seconds)"
+        return CannotConnect(f"{name}: no connection within {seconds}")
     if isinstance(error, aiohttp.ClientHttpProxyError):
         return CannotConnect(f"{name}: the proxy refused the connection: {error.status} {_one_line(error.message)}")
     if isinstance(error, aiohttp.ClientConnectorError):
@@ -313,16 +312,14 @@ class Body:
         self._content = reply.content
         self._pool = pool
         self._inflate = _decompressor(reply.headers.get("Content-Encoding", ""), pool.name)
-        self._pieces: Iterator[bytes] | None = None
+        self._pieces: Iterator[bytes] = iter(())
 
     async def read(self) -> bytes:
         """Return the next chunk; b"" at the end. Raises ConnectionLost for a body that is incomplete or damaged."""
         try:
             while True:
-                if self._pieces is not None:
-                    for piece in self._pieces:
-                        return piece
-                    self._pieces = None
+                for piece in self._pieces:
+                    return piece
                 chunk = await self._content.readany()
                 if not chunk or self._inflate is None:
                     return chunk
@@ -336,22 +333,12 @@ async def read_whole(reply: Reply, pool: HttpPool, limit: int) -> bytes | None:
     length = reply.content_length
     if length is not None and length > limit:
         return None
-    if length is not None and "Content-Encoding" not in reply.headers:
-        content = reply.content
-        try:
-            return content.read_nowait() if content.is_eof() else await content.read()
-        except (aiohttp.ClientError, OSError, ValueError) as error:
-            raise transport_error(error, pool.name, pool.options) from None
-
-    body = Body(reply, pool)
-    found: list[bytes] = []
-    size = 0
+    body, content = Body(reply, pool), bytearray()
     while chunk := await body.read():
-        size += len(chunk)
-        if size > limit:
+        content += chunk
+        if len(content) > limit:
             return None
-        found.append(chunk)
-    return b"".join(found)
+    return bytes(content)
 
 
 async def read_some(reply: Reply, pool: HttpPool, seconds: float = 5.0) -> bytes:
