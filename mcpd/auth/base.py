@@ -19,7 +19,7 @@ from importlib.util import find_spec
 from inspect import isawaitable
 from time import time
 from traceback import extract_tb
-from typing import Any, Generic, Literal, TypeAlias, TypedDict, TypeVar, Unpack
+from typing import Any, Literal, TypeAlias, TypedDict, Unpack
 from urllib.parse import urlsplit
 
 from msgspec import Struct
@@ -35,7 +35,7 @@ from mcpd.auth.metadata import (
     metadata_paths,
     metadata_url,
 )
-from mcpd.auth.signatures import ALGORITHMS, ProofChecker, b64, normalized
+from mcpd.auth.signatures import ALGORITHMS, BadProof, ProofChecker, b64, normalized
 from mcpd.errors import AccessDenied, ConfigurationError, McpdError
 from mcpd.protocol.principal import Principal
 from mcpd.protocol.printable import printable
@@ -43,16 +43,13 @@ from mcpd.protocol.state_keys import StateKeys
 from mcpd.transports.authentication import Protection, Refusal, RequestHeaders
 from mcpd.transports.challenge import build
 
-T = TypeVar("T")
-R = TypeVar("R")
-
 _MAX_ACCEPTED = 10_000
 _MAX_REFUSED = 1_000
 _REFUSED_SECONDS = 10.0
 
 
-class TokenCache(Generic[T, R]):
-    """Verified tokens with their values (T) and refused tokens with the reason (R), for at most `seconds`.
+class TokenCache:
+    """Verified tokens, and refused tokens with the refusal, for at most `seconds`.
 
     Tokens are stored by their SHA-256. The size is limited, and no entry outlives its token. Refused tokens are limited
     separately, so that a flood of them cannot displace verified ones.
@@ -61,15 +58,15 @@ class TokenCache(Generic[T, R]):
     def __init__(self, seconds: float, clock: Callable[[], float] = time) -> None:
         self._seconds = seconds
         self._clock = clock
-        self._accepted: dict[bytes, tuple[float, T]] = {}
-        self._refused: dict[bytes, tuple[float, R]] = {}
+        self._accepted: dict[bytes, tuple[float, _KnownToken]] = {}
+        self._refused: dict[bytes, tuple[float, Refusal]] = {}
 
     @staticmethod
     def key(token: bytes) -> bytes:
         """Return the key of a token. The token itself is not stored."""
         return sha256(token).digest()
 
-    def accepted(self, key: bytes) -> T | None:
+    def accepted(self, key: bytes) -> _KnownToken | None:
         """Return the value of a verified token, or None if it is unknown or has expired."""
         found = self._accepted.get(key)
         if found is None:
@@ -81,7 +78,7 @@ class TokenCache(Generic[T, R]):
         del self._accepted[key]
         return None
 
-    def refused(self, key: bytes) -> R | None:
+    def refused(self, key: bytes) -> Refusal | None:
         """Return why a token was refused in the last seconds, or None."""
         found = self._refused.get(key)
         if found is None:
@@ -89,7 +86,7 @@ class TokenCache(Generic[T, R]):
         now = self._clock()
         return found[1] if now < found[0] <= now + _REFUSED_SECONDS else None
 
-    def accept(self, key: bytes, value: T, expires: float | None, seconds: float | None = None) -> None:
+    def accept(self, key: bytes, value: _KnownToken, expires: float | None, seconds: float | None = None) -> None:
         """Store a verified token until `expires` (seconds since 1970), for at most `seconds`."""
         until = self._clock() + (self._seconds if seconds is None else min(self._seconds, seconds))
         self._accepted.pop(key, None)
@@ -97,14 +94,14 @@ class TokenCache(Generic[T, R]):
             del self._accepted[next(iter(self._accepted))]
         self._accepted[key] = (until if expires is None else min(until, expires), value)
 
-    def refuse(self, key: bytes, why: R) -> None:
+    def refuse(self, key: bytes, why: Refusal) -> None:
         """Store for some seconds why a token was refused."""
         self._refused.pop(key, None)
         if len(self._refused) >= _MAX_REFUSED:
             del self._refused[next(iter(self._refused))]
         self._refused[key] = (self._clock() + min(_REFUSED_SECONDS, self._seconds), why)
 
-    def forget(self, matches: Callable[[T], bool]) -> None:
+    def forget(self, matches: Callable[[_KnownToken], bool]) -> None:
         """Remove the verified tokens whose values match."""
         for key in [key for key, (_, value) in self._accepted.items() if matches(value)]:
             del self._accepted[key]
@@ -215,7 +212,7 @@ class Auth(Protection):
         self._proofs = _proof_checker(options)
         self._has_nonce_key = "dpop_nonce_key" in options
         self._needed = frozenset(self.scopes)
-        self._cache: TokenCache[_KnownToken, Refusal] = TokenCache(cache_seconds)
+        self._cache = TokenCache(cache_seconds)
         self._is_kept = cache_seconds > 0  # otherwise each request is verified separately
         self.on_forget = []
         self._pending: dict[bytes, asyncio.Task[_KnownToken | Refusal]] = {}
@@ -382,7 +379,7 @@ class Auth(Protection):
             ath=known.ath,
             thumbprint=known.key_thumbprint,
         )
-        if bad is None:
+        if not isinstance(bad, BadProof):
             return None
 
         log.info("Refused a proof: %s", printable(bad.why))

@@ -179,21 +179,13 @@ class ProofChecker:
         self._seen_before: set[bytes] = set()
         self._began = clock()
 
-    def check(self, proofs: str | None, *, method: str, url: str, ath: str, thumbprint: str) -> BadProof | None:
-        """Return why a proof is not valid for a request, or None if it is.
-
-        `url` is normalized; `ath` is the base64url SHA-256 of the token.
-        """
-        found = self._check_proof(proofs, method, url, ath, thumbprint)
-        return found if isinstance(found, BadProof) else None
-
-    def key_of(self, proofs: str | None, *, method: str, url: str) -> str | BadProof:
-        """Return the thumbprint of the key in a proof, for a request without a token."""
-        return self._check_proof(proofs, method, url, None, None)
-
-    def _check_proof(
-        self, proofs: str | None, method: str, url: str, ath: str | None, thumbprint: str | None
+    def check(
+        self, proofs: str | None, *, method: str, url: str, ath: str | None = None, thumbprint: str | None = None
     ) -> str | BadProof:
+        """Return the thumbprint of the key of a valid proof for a request, or why the proof is not valid.
+
+        `url` is normalized. `ath` is the base64url SHA-256 of the token and `thumbprint` its key; None without a token.
+        """
         if proofs is None:
             return BadProof("the DPoP header is missing")
         if len(proofs) > _MAX_BYTES:
@@ -202,13 +194,9 @@ class ProofChecker:
         if parts is None:
             return BadProof("the DPoP header is not one JWT")
 
-        known = self._keys.get(parts[0])
-        if known is None:
-            found = _key_of_header(parts[0])
-            if isinstance(found, BadProof):
-                return found
-            known = found
-
+        known = self._keys.get(parts[0]) or _key_of_header(parts[0])
+        if isinstance(known, BadProof):
+            return known
         claims = _claims_of(parts[1])
         if claims is None:
             return BadProof("the proof cannot be read")
@@ -221,42 +209,28 @@ class ProofChecker:
                 del self._keys[next(iter(self._keys))]
             self._keys[parts[0]] = known
 
-        its_thumbprint = known.thumbprint
-        bad = self._check_claims(claims, method, url, ath, thumbprint, its_thumbprint)
-        return its_thumbprint if bad is None else bad
-
-    def _check_claims(
-        self,
-        claims: _Claims,
-        method: str,
-        url: str,
-        ath: str | None,
-        thumbprint: str | None,
-        its_thumbprint: str,
-    ) -> BadProof | None:
         if claims.htm != method:
             return BadProof("the proof is for another method")
         if claims.htu != url and normalized(claims.htu) != url:
             return BadProof("the proof is for another URL")
-
         now = self._clock()  # not converted: an integer of 400 digits does not fit into a float
         if claims.iat is None:
             return BadProof("the proof has no time")
         if not now - _WINDOW <= claims.iat <= now + _WINDOW:
             return BadProof("the time of the proof is not current")
-
         if ath is not None and claims.ath != ath:
             return BadProof("the proof is for another token")
-        if thumbprint is not None and its_thumbprint != thumbprint:
+        if thumbprint is not None and known.thumbprint != thumbprint:
             return BadProof("the token is bound to another key")
         if not 1 <= len(claims.jti) <= 512:
             return BadProof("the proof has no identifier")
 
+        # Last, so that only valid proofs are remembered.
         if self._is_full(now) and not self._has_nonce(claims.nonce):
             return BadProof("the proof must have a nonce from this server", self.nonce())
-        if not self._remember(its_thumbprint, claims.jti):
+        if not self._remember(known.thumbprint, claims.jti):
             return BadProof("the proof was used before")
-        return None
+        return known.thumbprint
 
     # -- replay, nonces ----------------------------------------------------------------------
 
@@ -266,25 +240,20 @@ class ProofChecker:
 
     def _nonce_of(self, key: bytes, slots_ago: int) -> str:
         slot = int(self._clock() // _SLOT) - slots_ago
-        return urlsafe_b64encode(hmac.digest(key, b"nonce %d" % slot, "sha256")[:18]).decode()
+        return b64(hmac.digest(key, b"nonce %d" % slot, "sha256")[:18])
 
-    def _has_nonce(self, given: str) -> bool:
-        said = given.encode()
-        return any(
-            hmac.compare_digest(said, self._nonce_of(key, ago).encode()) for key in self.nonce_keys for ago in (0, 1)
-        )
+    def _has_nonce(self, nonce: str) -> bool:
+        valid = (self._nonce_of(key, ago) for key in self.nonce_keys for ago in (0, 1))
+        return any(hmac.compare_digest(nonce.encode(), each.encode()) for each in valid)
 
     def _is_full(self, now: float) -> bool:
-        self._expire_seen(now)
-        return self._wants_nonces or len(self._seen) + len(self._seen_before) >= self._max_seen
-
-    def _expire_seen(self, now: float) -> None:
         if now - self._began >= _GENERATION:
             # Proofs older than two windows are refused because of their time.
             is_old = now - self._began >= 2 * _GENERATION
             self._seen_before = set() if is_old else self._seen
             self._seen = set()
             self._began = now
+        return self._wants_nonces or len(self._seen) + len(self._seen_before) >= self._max_seen
 
     def _remember(self, thumbprint: str, jti: str) -> bool:
         """Record that a proof was used. Returns False if it was used before."""
@@ -323,11 +292,9 @@ def _key_of_header(segment: str) -> _KnownKey | BadProof:
         check = signature_check(jwk.import_key(dict(own)), alg)
     except Exception:  # keys come from anybody, and the library raises errors of many classes
         check = None
-    return (
-        BadProof("the key of the proof is not valid")
-        if check is None
-        else _KnownKey(check, b64(sha256(encode(own)).digest()))
-    )
+    if check is None:
+        return BadProof("the key of the proof is not valid")
+    return _KnownKey(check, b64(sha256(encode(own)).digest()))
 
 
 def _public_key(given: object, alg: str) -> dict[str, str] | None:

@@ -174,7 +174,7 @@ class Stage:
         self.server = server
         self.now = now
         self.resource = public_url or f"http://127.0.0.1:{port.number}/mcp"
-        server.locate(self.resource, "/mcp")
+        server.core.locate(self.resource, "/mcp")
         self.issuer = server.core.issuer
 
     async def ask(self, method: str, url: str, headers: Iterable[tuple[str, str]] = (), body: bytes = b"") -> Answer:
@@ -247,4 +247,4 @@ async def stage(
         async with serving(Server("stage"), HttpSettings(routes=server.routes), access) as port:
             yield Stage(port, server, now, public_url)
     finally:
-        server.close()
+        server.core.close()

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
-from msgspec import Struct
+from msgspec import Struct, ValidationError, convert
 
 from mcpd.auth.fetch import FetchError, Limits, Reach, fetch_json
 from mcpd.auth.server.replies import OAuthError, why_not
@@ -41,6 +41,16 @@ class Client(Struct, frozen=True, kw_only=True):
     method: str = "none"
     grant_types: tuple[str, ...] = ("authorization_code",)
     secret_digest: str = ""
+    jwks: dict[str, Any] | None = None
+    jwks_uri: str = ""
+
+
+class _Metadata(Struct):
+    """The members of a client's metadata that matter here. Spec: RFC 7591 section 2."""
+
+    redirect_uris: list[str]
+    client_name: str = ""
+    grant_types: list[str] = ["authorization_code"]
     jwks: dict[str, Any] | None = None
     jwks_uri: str = ""
 
@@ -133,7 +143,7 @@ def _shown(name: str) -> str:
 
 def read_metadata(
     id: str,
-    metadata: Mapping[str, Any],
+    document: Mapping[str, Any],
     *,
     kind: Literal["document", "registered"],
     method: str,
@@ -141,13 +151,15 @@ def read_metadata(
 ) -> Client:
     """Return the client for its metadata, ignoring unknown members. Raises OAuthError. Spec: RFC 7591 section 2."""
     error = "invalid_client" if kind == "document" else "invalid_client_metadata"
-    uris = metadata.get("redirect_uris")
-    if not isinstance(uris, list) or not uris or not all(isinstance(uri, str) for uri in uris):
-        raise OAuthError(
-            "invalid_redirect_uri" if kind == "registered" else error, "redirect_uris must be a list of URLs"
-        )
-    if len(uris) > MAX_REDIRECTS:
-        raise OAuthError("invalid_redirect_uri" if kind == "registered" else error, "there are too many redirect_uris")
+    uri_error = "invalid_redirect_uri" if kind == "registered" else error
+    try:
+        metadata = convert(document, _Metadata)
+    except ValidationError as problem:
+        text = str(problem)
+        raise OAuthError(uri_error if "redirect_uris" in text else error, text) from None
+    uris = metadata.redirect_uris
+    if not 0 < len(uris) <= MAX_REDIRECTS:
+        raise OAuthError(uri_error, f"there must be 1 to {MAX_REDIRECTS} redirect_uris")
 
     # Clients also name URIs for other servers, such as cursor://…; only the other URIs count here (RFC 7591 section 2).
     wrong = {uri: why for uri in uris if (why := why_not(uri))}
@@ -157,23 +169,19 @@ def read_metadata(
         text = f"none of the redirect_uris is accepted: {next(iter(wrong.values()))}"
         raise OAuthError("invalid_redirect_uri", text)
 
-    name = metadata.get("client_name", "")
-    types = metadata.get("grant_types", ["authorization_code"])
-    if not isinstance(name, str) or not isinstance(types, list) or not all(isinstance(one, str) for one in types):
-        raise OAuthError(error, "client_name must be a string and grant_types a list of strings")
-    jwks, jwks_uri = metadata.get("jwks"), metadata.get("jwks_uri", "")
-    if not isinstance(jwks, dict | None) or not isinstance(jwks_uri, str) or (jwks is not None and jwks_uri):
-        raise OAuthError(error, "jwks must be an object, or jwks_uri a URL")
+    jwks, jwks_uri = metadata.jwks, metadata.jwks_uri
+    if jwks is not None and jwks_uri:
+        raise OAuthError(error, "jwks and jwks_uri cannot be combined")
     if method == "private_key_jwt" and not jwks and not jwks_uri:
         raise OAuthError(error, "private_key_jwt requires jwks or jwks_uri")
 
     return Client(
         id=id,
-        name=_shown(name),
+        name=_shown(metadata.client_name),
         redirect_uris=tuple(uri for uri in uris if uri not in wrong),
         kind=kind,
         method=method,
-        grant_types=tuple(types[:8]),
+        grant_types=tuple(metadata.grant_types[:8]),
         secret_digest=secret_digest,
         jwks=jwks,
         jwks_uri=jwks_uri,

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable
 from hashlib import sha256
 from hmac import compare_digest
 from ipaddress import ip_address
-from urllib.parse import urlsplit
+from urllib.parse import urlencode, urlsplit
 
 from joserfc import jwe, jwt
 from joserfc.errors import JoseError
@@ -26,7 +26,7 @@ from msgspec.json import decode, encode
 
 from mcpd.auth.fetch import Reach, kind_of
 from mcpd.auth.server.clients import Client, ClientDocuments, is_document_id
-from mcpd.auth.server.replies import OAuthError, answer_url, redirect, why_not
+from mcpd.auth.server.replies import OAuthError, redirect, why_not
 from mcpd.auth.server.settings import Settings
 from mcpd.auth.server.store import Grant, Store, User, digest
 from mcpd.auth.server.upstream import Tokens, Upstream, is_allowed, upstreams
@@ -385,7 +385,8 @@ class Core:
 
     def way_back(self, uri: str, state: str, params: dict[str, str]) -> str:
         """Return the URL of the answer to the client, including the issuer. Spec: RFC 9207."""
-        return answer_url(uri, {**params, **({"state": state} if state else {}), "iss": self.issuer})
+        query = urlencode({**params, **({"state": state} if state else {}), "iss": self.issuer})
+        return f"{uri}{'&' if '?' in uri else '?'}{query}"
 
     def refuse(self, transaction: Transaction, error: OAuthError) -> RouteResponse:
         """End a login without a code."""
@@ -457,15 +458,15 @@ class Core:
 
 
 def _listed(id: str, settings: Settings) -> Client:
-    said = settings.clients[id]
-    for uri in said.redirect_uris:
+    listed = settings.clients[id]
+    for uri in listed.redirect_uris:
         if wrong := why_not(uri):
             raise ConfigurationError(f"[clients.{id}]: {uri}: {wrong}")
-    secret = secret_in(said.secret_file, f"[clients.{id}]")
+    secret = secret_in(listed.secret_file, f"[clients.{id}]")
     return Client(
         id=id,
-        name=said.name or id,
-        redirect_uris=said.redirect_uris,
+        name=listed.name or id,
+        redirect_uris=listed.redirect_uris,
         kind="listed",
         method="client_secret_basic" if secret else "none",
         grant_types=("authorization_code", "refresh_token"),

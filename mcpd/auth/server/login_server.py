@@ -27,7 +27,7 @@ try:
     from mcpd.auth.fetch import Reach
     from mcpd.auth.issuers import IssuerKeys, VerifyingKey, usable_keys
     from mcpd.auth.jwt import Issuer, Jwt
-    from mcpd.auth.server.authorize import Authorize, Registration
+    from mcpd.auth.server.authorize import authorize, register
     from mcpd.auth.server.clients import METHODS
     from mcpd.auth.server.core import Core
     from mcpd.auth.server.interaction import Interaction
@@ -51,9 +51,9 @@ class AuthorizationServer:
     Args:
         clock: Returns seconds since 1970.
         reach: Kinds of addresses that client documents may be at, besides global ones.
-        check_proof: Checks DPoP proofs signed with one of `algorithms`.
+        check_proof: Checks DPoP proofs.
 
-    `locate` must be called before the first request.
+    `core.locate` must be called before the first request.
     """
 
     def __init__(
@@ -63,13 +63,12 @@ class AuthorizationServer:
         clock: Callable[[], float] = time,
         reach: Reach = (),
         check_proof: CheckProof | None = None,
-        algorithms: tuple[str, ...] = (),
     ) -> None:
         self.core = Core(settings, clock, _LOOPBACK if settings.is_development else reach)
-        self._algorithms = algorithms
+        self._has_proofs = check_proof is not None
         self._endpoint = "/mcp"
         interaction = Interaction(self.core)
-        tokens = TokenEndpoint(self.core) if check_proof is None else TokenEndpoint(self.core, check_proof)
+        tokens = TokenEndpoint(self.core, check_proof or (lambda request: ""))
         with_error_pages = interaction.with_error_pages
         callback, provider = "/oauth/sign-in/{name}/callback", "/oauth/sign-in/{name}"
         self.routes: list[Route] = [
@@ -79,7 +78,7 @@ class AuthorizationServer:
             _public_route("/oauth/jwks", self._jwks),
             _public_route("/oauth/token", tokens.token, "POST"),
             _public_route("/oauth/revoke", tokens.revoke, "POST"),
-            Route("/oauth/authorize", with_error_pages(Authorize(self.core, interaction)), public=True),
+            Route("/oauth/authorize", with_error_pages(partial(authorize, self.core, interaction)), public=True),
             _form_route("/oauth/sign-in", with_error_pages(interaction.sign_in)),
             _form_route(provider, with_error_pages(interaction.go_to_provider)),
             Route(callback, with_error_pages(interaction.return_from_provider), public=True),
@@ -87,14 +86,7 @@ class AuthorizationServer:
             _form_route("/oauth/consent", with_error_pages(interaction.decide)),
         ]
         if settings.registration == "open":
-            self.routes.append(_public_route("/oauth/register", Registration(self.core).__call__, "POST"))
-
-    def locate(self, public_url: str, endpoint: str) -> None:
-        """Set the URL of the endpoint and its path in our application."""
-        self.core.locate(public_url, endpoint)
-
-    def close(self) -> None:
-        self.core.close()
+            self.routes.append(_public_route("/oauth/register", partial(register, self.core), "POST"))
 
     def metadata(self) -> dict[str, object]:
         """Return the metadata for clients. Spec: RFC 8414 section 2."""
@@ -118,8 +110,8 @@ class AuthorizationServer:
         }
         if core.settings.registration == "open":
             document["registration_endpoint"] = f"{issuer}/oauth/register"
-        if self._algorithms:
-            document["dpop_signing_alg_values_supported"] = list(self._algorithms)
+        if self._has_proofs:
+            document["dpop_signing_alg_values_supported"] = list(ALGORITHMS)
         return document
 
     async def _metadata(self) -> RouteResponse:
@@ -200,12 +192,8 @@ class LoginServer(Auth):
         self._jwt: Jwt | None = None
         super().__init__(cache_seconds=_SECONDS, **options)
 
-        if self._proofs is None:
-            self.server = AuthorizationServer(settings, clock=clock)
-        else:
-            self.server = AuthorizationServer(
-                settings, clock=clock, check_proof=self._check_proof, algorithms=ALGORITHMS
-            )
+        check_proof = None if self._proofs is None else self._check_proof
+        self.server = AuthorizationServer(settings, clock=clock, check_proof=check_proof)
         core = self.server.core
         core.name = options.get("resource_name", "")
         core.default_scopes = self.scopes
@@ -220,7 +208,7 @@ class LoginServer(Auth):
         return self.server.routes
 
     def close(self) -> None:
-        self.server.close()
+        self.server.core.close()
 
     def locate(self, url: str, *, is_public: bool, is_guess: bool, is_hosted: bool = False) -> None:
         """See `Auth`. In development mode, only addresses of this machine are allowed."""
@@ -242,7 +230,7 @@ class LoginServer(Auth):
 
     def _configure(self) -> None:
         """Issue and accept tokens for the current URL."""
-        self.server.locate(self.public_url, self._endpoint)
+        self.server.core.locate(self.public_url, self._endpoint)
         issuer = self.server.core.issuer
         self.authorization_servers = (issuer,)
         known = Issuer(url=issuer, keys=_OwnKeys(self.server))
@@ -258,7 +246,7 @@ class LoginServer(Auth):
             proofs = ""
         assert self._proofs is not None
         url = normalized(f"{self.server.core.issuer}/oauth/token") or ""
-        found = self._proofs.key_of(proofs, method="POST", url=url)
+        found = self._proofs.check(proofs, method="POST", url=url)
         if not isinstance(found, BadProof):
             return found
         if found.nonce:

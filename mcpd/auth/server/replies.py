@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from urllib.parse import parse_qsl, urlencode, urlsplit
+from urllib.parse import parse_qsl, urlsplit
 
 from mcpd.errors import McpdError
 from mcpd.transports.routes import RouteRequest, RouteResponse
@@ -133,9 +133,3 @@ def host_of(uri: str) -> str:
     """Return the host to show to users, with the port unless it is a loopback URI."""
     parts = urlsplit(uri)
     return (parts.hostname or "") if is_loopback_redirect(uri) else parts.netloc
-
-
-def answer_url(uri: str, params: dict[str, str]) -> str:
-    """Return the redirect URI with the parameters of an answer."""
-    separator = "&" if "?" in uri else "?"
-    return f"{uri}{separator}{urlencode(params)}"

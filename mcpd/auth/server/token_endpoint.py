@@ -162,14 +162,10 @@ CheckProof: TypeAlias = Callable[[RouteRequest], str]
 """Returns the thumbprint of the key of a request's DPoP proof, "" without one. Raises OAuthError."""
 
 
-def _no_proof(request: RouteRequest) -> str:
-    return ""
-
-
 class TokenEndpoint:
     """The token and revocation endpoints. `check_proof` checks DPoP proofs."""
 
-    def __init__(self, core: Core, check_proof: CheckProof = _no_proof) -> None:
+    def __init__(self, core: Core, check_proof: CheckProof) -> None:
         self._core = core
         self._check_proof = check_proof
 
