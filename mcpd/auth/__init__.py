@@ -18,8 +18,7 @@ if TYPE_CHECKING:
         TokenRequest as TokenRequest,
         Unavailable as Unavailable,
     )
-    from mcpd.auth.introspection import Introspection as Introspection
-    from mcpd.auth.jwt import Issuer as Issuer, Jwt as Jwt
+    from mcpd.auth.issuers import Introspection as Introspection, Issuer as Issuer, Jwt as Jwt
     from mcpd.auth.tokens import StaticTokens as StaticTokens, TokenFunction as TokenFunction
 
 __all__ = [

@@ -122,7 +122,7 @@ def auth_of(settings: AuthSettings) -> Auth:
     if (asked := settings.introspection) is not None:
         if len(issuers) != 1:
             raise ConfigurationError("introspection: only one issuer is possible")
-        from mcpd.auth.introspection import Introspection
+        from mcpd.auth.issuers import Introspection
 
         return Introspection(
             issuers[0],
@@ -133,7 +133,7 @@ def auth_of(settings: AuthSettings) -> Auth:
             **options,
         )
 
-    from mcpd.auth.jwt import Jwt
+    from mcpd.auth.issuers import Jwt
 
     return Jwt(
         issuers,

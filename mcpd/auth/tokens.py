@@ -23,7 +23,7 @@ from mcpd.protocol.printable import printable
 from mcpd.transports.authentication import warn_of_readers
 
 _ISSUER = "static"
-_MAX_BYTES = 1024 * 1024
+_MAX_FILE_BYTES = 1024 * 1024
 _MIN_CHARACTERS = 16
 
 
@@ -42,7 +42,7 @@ class StaticTokens(Auth):
     def __init__(self, tokens: Mapping[str, Principal], **options: Unpack[AuthOptions]) -> None:
         super().__init__(**options)
         # The lookup by digest reveals nothing by its timing; the token is then compared in constant time.
-        self._tokens = {TokenCache.key(_checked(token)): (token.encode(), who) for token, who in tokens.items()}
+        self._tokens = {TokenCache.key(_checked_token(token)): (token.encode(), who) for token, who in tokens.items()}
         self.principals = (*tokens.values(),)
         for who in self.principals:
             self.known_scopes |= who.scopes
@@ -66,7 +66,7 @@ def read_tokens(path: str | os.PathLike[str], option: str = "--tokens-file") -> 
     import tomllib
 
     shown = os.fspath(path)
-    text, status = read_limited(shown, _MAX_BYTES, f"{option} {shown}", "name a file with tokens")
+    text, status = read_limited(shown, _MAX_FILE_BYTES, f"{option} {shown}", "name a file with tokens")
     try:
         tables = tomllib.loads(text)
     except (ValueError, RecursionError):
@@ -85,7 +85,7 @@ def read_tokens(path: str | os.PathLike[str], option: str = "--tokens-file") -> 
             raise ConfigurationError(
                 f'{where}: write token = "…" and scopes = ["…"] in it, and no other keys'
             ) from None
-        _checked(entry.token, where)
+        _checked_token(entry.token, where)
         if entry.token in found:
             raise ConfigurationError(f"{where}: another client has the same token; use a token per client")
         found[entry.token] = Principal(name, issuer=_ISSUER, scopes=checked_scopes(entry.scopes, where))
@@ -96,7 +96,7 @@ def read_tokens(path: str | os.PathLike[str], option: str = "--tokens-file") -> 
     return found
 
 
-def _checked(token: str, where: str = "StaticTokens") -> bytes:
+def _checked_token(token: str, where: str = "StaticTokens") -> bytes:
     if len(token) < _MIN_CHARACTERS or not all(c.isascii() and (c.isalnum() or c in "-._~+/=") for c in token):
         raise ConfigurationError(
             f"{where}: a token must have at least 16 characters of A-Z a-z 0-9 - . _ ~ + / =; "

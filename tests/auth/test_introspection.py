@@ -15,7 +15,7 @@ from support.http_peer import Answer, Port, modern, serving
 from support.issuer import TestIssuer, issuing
 
 from mcpd import Context, Server
-from mcpd.auth.introspection import Introspection
+from mcpd.auth.issuers import Introspection
 from mcpd.auth.settings import PROVIDERS, AuthSettings, auth_of, settings_of
 from mcpd.errors import ConfigurationError
 from mcpd.transports.guards import Access

@@ -19,8 +19,7 @@ from support.issuer import TestIssuer, issuing
 
 from mcpd import Context, Server
 from mcpd.auth import issuers as keys_module
-from mcpd.auth.issuers import IssuerKeys, metadata_urls, usable_keys
-from mcpd.auth.jwt import Issuer, Jwt
+from mcpd.auth.issuers import Issuer, IssuerKeys, Jwt, metadata_urls, usable_keys
 from mcpd.errors import ConfigurationError
 from mcpd.transports.challenge import parse
 from mcpd.transports.guards import Access

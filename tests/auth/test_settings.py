@@ -13,7 +13,7 @@ import pytest
 from conftest import Child
 
 from mcpd import Principal, Server
-from mcpd.auth.jwt import Jwt
+from mcpd.auth.issuers import Jwt
 from mcpd.auth.tokens import StaticTokens
 from mcpd.cli.listening import protection_of as protection_of_options, settings_of_table
 from mcpd.errors import ConfigurationError

@@ -25,14 +25,12 @@ from mcpd.transports.routes import Route, RouteRequest, RouteResponse
 
 try:
     from mcpd.auth.fetch import Reach
-    from mcpd.auth.issuers import IssuerKeys, VerifyingKey, usable_keys
-    from mcpd.auth.jwt import Issuer, Jwt
-    from mcpd.auth.server.authorize import authorize, register
+    from mcpd.auth.issuers import Issuer, IssuerKeys, Jwt, VerifyingKey, usable_keys
     from mcpd.auth.server.clients import METHODS
     from mcpd.auth.server.core import Core
+    from mcpd.auth.server.endpoints import CheckProof, TokenEndpoint, authorize, register
     from mcpd.auth.server.interaction import Interaction
     from mcpd.auth.server.settings import Settings, development, read
-    from mcpd.auth.server.token_endpoint import CheckProof, TokenEndpoint
 except ModuleNotFoundError as error:
     raise missing_extra(error, "logging people in", "auth") from None
 

@@ -18,8 +18,7 @@ from support.oidc_provider import Provider, free_port, provider
 
 import mcpd.auth.issuers as keys_module
 from mcpd import Callbacks, Client, ClientCredentials, Context, ElicitResult, OAuth, Server
-from mcpd.auth.introspection import Introspection
-from mcpd.auth.jwt import Jwt
+from mcpd.auth.issuers import Introspection, Jwt
 from mcpd.transports.guards import Access
 
 pytestmark = pytest.mark.nightly

@@ -37,8 +37,7 @@ from mcpd import (
     Server,
 )
 from mcpd.auth.base import Auth
-from mcpd.auth.introspection import Introspection
-from mcpd.auth.jwt import Jwt
+from mcpd.auth.issuers import Introspection, Jwt
 from mcpd.client.auth.logins import log_out, logins
 from mcpd.client.auth.store import FileStore, LoginRecords
 from mcpd.transports.guards import Access

@@ -21,8 +21,7 @@ from support.oidc_provider import FOLDER, NODE, free_port, provider
 
 from mcpd import Context, Server
 from mcpd.auth.base import Auth
-from mcpd.auth.introspection import Introspection
-from mcpd.auth.jwt import Jwt
+from mcpd.auth.issuers import Introspection, Jwt
 from mcpd.auth.server.login_server import LoginServer
 from mcpd.transports.guards import Access
 
