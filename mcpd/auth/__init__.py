@@ -1,8 +1,8 @@
 """Authorization of a server's clients by OAuth 2.1.
 
 `Server(auth=…)` takes one of `Jwt`, `Introspection`, `StaticTokens` and `TokenFunction`; each name is imported when it
-is first used. `base.py` handles requests and challenges for all of them, `fetch.py` makes the outgoing requests, and
-`server/` is the login server.
+is first used. `base.py` handles requests and challenges for all of them, `issuers.py` has the tokens of authorization
+servers, `settings.py` all others, `fetch.py` makes the outgoing requests, and `server/` is the login server.
 
 Logging in as a client is in `mcpd/client/auth/`. Start reading at `Auth` in `base.py`.
 """
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
         Unavailable as Unavailable,
     )
     from mcpd.auth.issuers import Introspection as Introspection, Issuer as Issuer, Jwt as Jwt
-    from mcpd.auth.tokens import StaticTokens as StaticTokens, TokenFunction as TokenFunction
+    from mcpd.auth.settings import StaticTokens as StaticTokens, TokenFunction as TokenFunction
 
 __all__ = [
     "Auth",
@@ -36,11 +36,11 @@ __all__ = [
 _HOMES = {
     "Auth": "base",
     "InvalidToken": "base",
-    "Introspection": "introspection",
-    "Issuer": "jwt",
-    "Jwt": "jwt",
-    "StaticTokens": "tokens",
-    "TokenFunction": "tokens",
+    "Introspection": "issuers",
+    "Issuer": "issuers",
+    "Jwt": "issuers",
+    "StaticTokens": "settings",
+    "TokenFunction": "settings",
     "TokenRequest": "base",
     "Unavailable": "base",
 }

@@ -1,9 +1,12 @@
-"""An issuer's metadata and keys.
+"""`Jwt` and `Introspection`: access tokens of issuers, their claims, and the metadata and keys of an issuer.
 
-Keys are fetched with the first token, cached, and refreshed in the background. An unknown key causes one request for
-all that wait for it, at most every 30 s. If newer keys cannot be fetched, the old ones stay valid.
+Checks of a JWT go from cheap to expensive: format, header, issuer, key, signature, claims. In the header only `alg`,
+`kid`, `typ` and `crit` matter; a key in it is ignored. Keys are fetched with the first token, cached, and refreshed in
+the background. An unknown key causes one request for all that wait for it, at most every 30 s. If newer keys cannot be
+fetched, the old ones stay valid.
 
-Spec: RFC 8414 section 3, OpenID Connect Discovery section 4, RFC 7517, RFC 8725 sections 3.1 and 3.10.
+Spec: RFC 7517, RFC 7519 section 4.1, RFC 7662, RFC 8414 section 3, RFC 8725, RFC 9068 section 4, RFC 9449 section 6,
+OpenID Connect Discovery section 4.
 """
 
 from __future__ import annotations
@@ -19,13 +22,21 @@ from urllib.parse import urlencode, urlsplit
 from msgspec import Struct
 
 from mcpd.auth.base import Auth, AuthOptions, InvalidToken, TokenRequest, Unavailable, Verified
-from mcpd.auth.fetch import FetchError, Limits, fetch_json, reach_from
 from mcpd.auth.metadata import as_reached, metadata_urls, split_url
 from mcpd.auth.signatures import KEY_TYPES, SECRET_MEMBERS, is_signed, is_sound, object_in, segments_of
 from mcpd.errors import ConfigurationError, missing_extra
 from mcpd.protocol.principal import Principal
 from mcpd.protocol.printable import printable
 from mcpd.transports.address import is_loopback
+
+try:
+    import joserfc  # noqa: F401 - its modules are loaded with the first token, but it must be installed at the start
+
+    from mcpd.auth.fetch import FetchError, Limits, basic_credentials, fetch, fetch_json, reach_from
+except ModuleNotFoundError as error:
+    raise missing_extra(error, "checking access tokens", "auth") from None
+
+log = logging.getLogger("mcpd")
 
 _METADATA_LIMITS = Limits(seconds=5.0, redirects=0)
 
@@ -62,8 +73,6 @@ async def fetch_issuer_metadata(issuer: str) -> dict[str, Any]:
     assert failure is not None
     raise failure
 
-
-log = logging.getLogger("mcpd")
 
 _LIMITS = Limits(max_bytes=128 * 1024, seconds=5.0, redirects=0)
 _MAX_KEYS = 100
@@ -332,12 +341,6 @@ def _thumbprint(claims: Mapping[str, Any]) -> str:
     return str(bound["jkt"])
 
 
-try:
-    import joserfc  # noqa: F401 - `signatures` and `keys` load its modules with the first token
-
-except ModuleNotFoundError as error:
-    raise missing_extra(error, "checking access tokens", "auth") from None
-
 _DEFAULT_ALGORITHMS = ("RS256", "PS256", "ES256", "ES384", "EdDSA", "Ed25519")
 _WITH_SECRET = ("HS256", "HS384", "HS512")
 _MIN_SECRET_BYTES = 32
@@ -525,12 +528,6 @@ def _texts(given: Sequence[str], where: str) -> tuple[str, ...]:
     if isinstance(given, str):
         raise ConfigurationError(f"{where}: must be a list of strings, such as [{given!r}]")
     return tuple(given)
-
-
-try:
-    from mcpd.auth.fetch import FetchError, Limits, basic_credentials, fetch, reach_from
-except ModuleNotFoundError as error:
-    raise missing_extra(error, "asking an issuer about access tokens", "auth") from None
 
 
 class Introspection(Auth):

@@ -11,7 +11,7 @@ from support.http_peer import Answer, Port, modern, serving
 from mcpd import Context, Principal, Server
 from mcpd.auth import base
 from mcpd.auth.base import TokenRequest
-from mcpd.auth.tokens import TokenFunction
+from mcpd.auth.settings import TokenFunction
 from mcpd.transports.authentication import Refusal
 from mcpd.transports.guards import Access
 

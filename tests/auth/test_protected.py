@@ -16,7 +16,7 @@ from support.websocket_peer import TEXT, Peer as WebSocketPeer, frame, upgrade
 
 from mcpd import Client, Context, HttpError, Principal, Server
 from mcpd.auth.base import Auth, InvalidToken, TokenCache, TokenRequest, Unavailable, Verified
-from mcpd.auth.tokens import StaticTokens, TokenFunction, read_tokens
+from mcpd.auth.settings import StaticTokens, TokenFunction, read_tokens
 from mcpd.errors import ConfigurationError
 from mcpd.transports.authentication import Refusal
 from mcpd.transports.challenge import parse

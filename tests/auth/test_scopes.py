@@ -13,7 +13,7 @@ from support.http_peer import Answer, Port, call, initialize, modern, post, requ
 from support.websocket_peer import TEXT, Peer as WebSocketPeer, frame, upgrade
 
 from mcpd import Context, Principal, Server
-from mcpd.auth.tokens import TokenFunction
+from mcpd.auth.settings import TokenFunction
 from mcpd.errors import AccessDenied, RegistrationError
 from mcpd.testing import TestClient
 from mcpd.transports.authentication import Refusal

@@ -14,7 +14,7 @@ from conftest import Child
 
 from mcpd import Principal, Server
 from mcpd.auth.issuers import Jwt
-from mcpd.auth.tokens import StaticTokens
+from mcpd.auth.settings import StaticTokens
 from mcpd.cli.listening import protection_of as protection_of_options, settings_of_table
 from mcpd.errors import ConfigurationError
 from mcpd.server.listening import host_of, listeners_of

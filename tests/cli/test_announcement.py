@@ -15,7 +15,7 @@ import pytest
 
 from mcpd import Principal
 from mcpd.auth.base import TokenRequest
-from mcpd.auth.tokens import StaticTokens, TokenFunction
+from mcpd.auth.settings import StaticTokens, TokenFunction
 from mcpd.cli import _run
 from mcpd.cli.listening import addresses, pointers, stdio_entry
 from mcpd.server.settings import Options

@@ -13,7 +13,7 @@ import pytest
 from conftest import REPOSITORY
 from support.documentation import blocks, page_modules
 
-from mcpd.auth.tokens import StaticTokens
+from mcpd.auth.settings import StaticTokens
 
 __all__ = ["page_modules"]
 

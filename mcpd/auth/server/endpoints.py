@@ -1,9 +1,10 @@
-"""`/oauth/authorize` and `/oauth/register`: logins begin, and clients register themselves.
+"""The endpoints: `/oauth/authorize`, `/oauth/register`, `/oauth/token` and `/oauth/revoke`.
 
-Until client and redirect URI are known to belong together, an error is a page and never a redirect. Registered clients
-are not verified, and unused registrations expire soon.
+Until client and redirect URI are known to belong together, an error of a login is a page and never a redirect.
+Registered clients are not verified, and unused registrations expire soon.
 
-Spec: OAuth 2.1 section 4.1, RFC 7591 section 3; AUTH-123, AUTH-125 to AUTH-129, AUTH-144, AUTH-145.
+Spec: OAuth 2.1 sections 3.2 and 4, RFC 6749 section 2.3, RFC 7009, RFC 7523 section 3, RFC 7591 section 3, RFC 9068;
+AUTH-123 to AUTH-132, AUTH-144, AUTH-145, AUTH-148, AUTH-153.
 """
 
 from __future__ import annotations

@@ -205,7 +205,7 @@ def _principals(target: str | None, tokens_file: str | None, server: Server) -> 
         tokens_file = settings_of_table(found.configuration.auth, found.place)["tokens_file"]
     if tokens_file is None:
         return getattr(server.authenticate, "principals", ())
-    from mcpd.auth.tokens import read_tokens
+    from mcpd.auth.settings import read_tokens
 
     return read_tokens(tokens_file).values()
 
