@@ -112,8 +112,8 @@ log = logging.getLogger("mcpd")
 _MAX_BYTES = 16 * 1024
 _is_token = re.compile(r"[A-Za-z0-9._~+/-]+=*").fullmatch
 _RETRY = (("Retry-After", "5"),)
+# How many tokens are verified concurrently, including those whose clients have disconnected.
 _MAX_AT_ONCE = 1024
-"""How many tokens are verified concurrently, including those whose clients have disconnected."""
 _VERIFY_SECONDS = 30.0
 
 _Answer: TypeAlias = Principal | Refusal
@@ -216,8 +216,8 @@ class Auth(Protection):
         self._is_kept = cache_seconds > 0  # otherwise each request is verified separately
         self.on_forget = []
         self._pending: dict[bytes, asyncio.Task[_KnownToken | Refusal]] = {}
+        # The running verifications, each with the predicates passed to `forget` since it began.
         self._running: dict[asyncio.Task[_KnownToken | Refusal], list[_Matches]] = {}
-        """The running verifications, each with the predicates passed to `forget` since it began."""
         self._endpoint = "/mcp"
         self.known_scopes: set[str] = {*self.scopes}
         """The scopes that the server may require. Registering a tool adds its scopes."""

@@ -219,8 +219,8 @@ Expected: TypeAlias = Mapping[str, str | Sequence[str]]
 """Claims that must have one of these values."""
 
 _MAX_SKEW = 300.0
+# The year 10000. Later times are not valid.
 _END_OF_TIME = 253_402_300_800.0
-"""The year 10000. Later times are not valid."""
 
 
 class ClaimChecks:

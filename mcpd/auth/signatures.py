@@ -115,8 +115,8 @@ KEY_TYPES: Mapping[str, tuple[str, str]] = {
 """The key type and curve of each asymmetric algorithm."""
 
 _KEY_MEMBERS = {"EC": ("crv", "kty", "x", "y"), "OKP": ("crv", "kty", "x"), "RSA": ("e", "kty", "n")}
+# The largest RSA key, in bits. Anybody may send a key, and a check with 8,192 bits takes four times as long.
 _MAX_BITS = 4096
-"""The largest RSA key, in bits. Anybody may send a key, and a check with 8,192 bits takes four times as long."""
 SECRET_MEMBERS = frozenset(("d", "k", "p", "q", "dp", "dq", "qi", "oth"))
 """Members of a JWK that only its owner may have."""
 _MAX_BYTES = 8 * 1024
@@ -173,8 +173,8 @@ class ProofChecker:
         self.nonce_keys: tuple[bytes, ...] = (nonce_key or os.urandom(32),)
         self._max_seen = max_seen
         self._clock = clock
+        # Keys of valid proofs by the encoded header.
         self._keys: dict[str, _KnownKey] = {}
-        """Keys of valid proofs by the encoded header."""
         self._seen: set[bytes] = set()
         self._seen_before: set[bytes] = set()
         self._began = clock()

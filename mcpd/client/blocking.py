@@ -42,8 +42,8 @@ T = TypeVar("T")
 CLOSE_SECONDS = 10.0
 """Seconds that interpreter exit waits for open clients to close. Child processes are killed after that."""
 
+# Progress reports that wait for a slow callback. Further ones are dropped.
 _MAX_QUEUED_PROGRESS = 1000
-"""Progress reports that wait for a slow callback. Further ones are dropped."""
 
 
 class LoopThread:

@@ -228,6 +228,7 @@ _read_sampling = Decoder(CreateMessageParams).decode
 _read_updated = Decoder(ResourceUpdatedParams).decode
 _read_complete = Decoder(ElicitationCompleteParams).decode
 
+# The callback for each notification, and the function that reads its argument from the params.
 _NOTIFICATIONS: dict[str, tuple[str, Callable[[Raw], Any]]] = {
     **{method: ("list_changed", lambda _, kind=kind: kind) for method, kind in _CHANGES.items()},  # type: ignore[misc]
     "notifications/message": ("log", Decoder(LogMessageParams).decode),
@@ -237,10 +238,9 @@ _NOTIFICATIONS: dict[str, tuple[str, Callable[[Raw], Any]]] = {
         lambda params: _read_complete(params).elicitation_id,
     ),
 }
-"""The callback for each notification, and the function that reads its argument from the params."""
 
+# Maximum number of open elicitations. The oldest ones are forgotten.
 _MOST = 1000
-"""Maximum number of open elicitations. The oldest ones are forgotten."""
 
 
 class _Named(Wire):
@@ -381,11 +381,11 @@ async def _answer(question: _Question, callbacks: Callbacks, faults: Faults) -> 
         raise ProtocolError(f"The server asked for {question.method[:100]}: {error.message}", error.data) from error
 
 
+# Multiple of the limit that may wait while the client must read on.
 _PATIENCE = 4
-"""Multiple of the limit that may wait while the client must read on."""
 
+# Memory that a message needs in addition to its bytes.
 _SMALL_BYTES = 200
-"""Memory that a message needs in addition to its bytes."""
 
 
 class NotificationQueue:
@@ -412,11 +412,11 @@ class NotificationQueue:
 
         self._waiting: deque[tuple[str, Raw, int]] = deque()
         self._bytes = 0
+        # Waiting notifications of changes, which count once however often they arrive.
         self._states: set[tuple[str, bytes]] = set()
-        """Waiting notifications of changes, which count once however often they arrive."""
 
+        # Number of requests that callbacks wait for.
         self._asking = 0
-        """Number of requests that callbacks wait for."""
         self.is_paused = False
         """Whether reading from the server is paused."""
         self._is_delivering = False
@@ -520,5 +520,5 @@ def detached() -> Context:
     return context
 
 
+# The queue whose callback is running; also set in tasks that the callback has started.
 _delivering: ContextVar[NotificationQueue | None] = ContextVar("mcpd_delivering", default=None)
-"""The queue whose callback is running; also set in tasks that the callback has started."""

@@ -82,18 +82,18 @@ class ClientConnection:
         self._callbacks = callbacks
         self._limits = limits
 
+        # Requests of the server whose callbacks are running, including cancelled ones.
         self._answering: dict[ServerRequest, asyncio.Task[None]] = {}
-        """Requests of the server whose callbacks are running, including cancelled ones."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._notifications = NotificationQueue(callbacks, limits, session.faults, self._pause, self._end_connection)
         self._url_elicitations = UrlElicitations()
 
+        # The request that was just queued. The task that waits for its response sends it.
         self._to_carry: Frame | None = None
-        """The request that was just queued. The task that waits for its response sends it."""
         self._answered_bytes = self._unread_bytes = 0
         self._timer: asyncio.TimerHandle | None = None
+        # When the timer checks for requests that have timed out.
         self._timeouts_at = _NEVER
-        """When the timer checks for requests that have timed out."""
         self._lost: McpdError | None = None
         self.is_lost = False
         """Whether the connection has ended, so that no request can be sent."""

@@ -89,6 +89,7 @@ _read_notification = Decoder(_Notification).decode
 _read_acknowledged = Decoder(AcknowledgedParams).decode
 
 _ACKNOWLEDGED = "notifications/subscriptions/acknowledged"
+# Notifications that a modern server sends on a subscription only.
 _SUBSCRIBED = frozenset(
     (
         _ACKNOWLEDGED,
@@ -98,7 +99,6 @@ _SUBSCRIBED = frozenset(
         "notifications/resources/updated",
     )
 )
-"""Notifications that a modern server sends on a subscription only."""
 
 
 class Subscription:
@@ -110,11 +110,11 @@ class Subscription:
         self._uris: frozenset[str] = frozenset()
         self._task: asyncio.Task[None] | None = None
         self._interests = Interests(callbacks)
+        # Requests that replace a subscription which the server had ended.
         self._again: set[Id] = set()
-        """Requests that replace a subscription which the server had ended."""
         self._changing = asyncio.Lock()
+        # The open requests, and what the server acknowledged for each; None if the acknowledgement is invalid.
         self._acknowledged: dict[Id, asyncio.Future[SubscriptionFilter | None]] = {}
-        """The open requests, and what the server acknowledged for each; None if the acknowledgement is invalid."""
         connection.is_wanted = self._is_wanted
 
     async def begin(self, interests: Interests) -> None:
@@ -350,8 +350,8 @@ async def _probe(
         return None
 
 
+# Statuses that do not depend on the era: proxy authentication, and rate limits.
 _UNRELATED_STATUSES = (407, 429)
-"""Statuses that do not depend on the era: proxy authentication, and rate limits."""
 
 
 def _check(name: str, wanted: str | None) -> None:

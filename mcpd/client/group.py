@@ -146,8 +146,8 @@ log = logging.getLogger("mcpd.client")
 
 FIRST_RETRY_SECONDS = 0.5
 LONGEST_RETRY_SECONDS = 60.0
+# After a connection of this length, the pause before the next attempt is short again.
 _LIVED_SECONDS = 10.0
-"""After a connection of this length, the pause before the next attempt is short again."""
 
 
 class GroupMember:
@@ -276,13 +276,13 @@ class GroupMember:
 
 Kind: TypeAlias = Literal["tool", "resource", "template", "prompt"]
 
+# The client's method that lists the entries of a kind, and the member that names them.
 _LISTS: dict[Kind, tuple[str, str]] = {
     "tool": ("list_tools", "name"),
     "prompt": ("list_prompts", "name"),
     "resource": ("list_resources", "uri"),
     "template": ("list_resource_templates", "uri_template"),
 }
-"""The client's method that lists the entries of a kind, and the member that names them."""
 
 
 class Collision(Struct, frozen=True):
@@ -401,8 +401,8 @@ class GroupLists:
 
 _NO_CALLBACKS = Callbacks()
 _DEFAULT_LIMITS = ClientLimits()
+# Changes within this time are reported once.
 _TOGETHER_SECONDS = 0.05
-"""Changes within this time are reported once."""
 
 OnServer: TypeAlias = Callable[[str, McpdError | None], object]
 

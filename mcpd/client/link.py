@@ -140,8 +140,8 @@ class ServerLink:
         self._version = version
         self._http = http
         self._auth = auth
+        # The authorization of all connections, created for the first one.
         self._authorization: Authorization | None = None
-        """The authorization of all connections, created for the first one."""
         self._watcher = watcher
         self._caches = cache
         self._reconnects = reconnect
@@ -153,14 +153,14 @@ class ServerLink:
         self._era: ClientEra | None = None
         self._cache: ResultCache | None = None
         self._interests = Interests(callbacks)
+        # Whether the server is known to be a legacy server.
         self._is_old = False
-        """Whether the server is known to be a legacy server."""
+        # Names of the tools whose calls may be repeated.
         self._repeatable_tools: frozenset[str] = frozenset()
-        """Names of the tools whose calls may be repeated."""
 
         self._reconnecting = asyncio.Lock()
+        # Consecutive connections that failed or ended soon.
         self._failures = 0
-        """Consecutive connections that failed or ended soon."""
         self._opened_at = 0.0
         self._tasks: set[asyncio.Task[None]] = set()
         self._is_closed = False

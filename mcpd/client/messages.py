@@ -41,8 +41,8 @@ from mcpd.protocol.versions.table import Version
 from mcpd.protocol.wire.headers import Mirror, encode_value, mirrors
 from mcpd.protocol.wire.ndjson import answered_request_id
 
+# Errors of modern servers only: header mismatch, missing capability, unsupported version.
 _MODERN_ERRORS = (-32020, -32021, UnsupportedVersion.code)
-"""Errors of modern servers only: header mismatch, missing capability, unsupported version."""
 
 _read_discovery = Decoder(DiscoverResult).decode
 _read_initialize = Decoder(InitializeResult).decode
@@ -234,8 +234,8 @@ def with_meta(members: Mapping[str, Any], added: Mapping[str, Any]) -> dict[str,
     return {**members, "_meta": {**meta, **added}}
 
 
+# Maximum number of cached headings.
 _KEPT = 200
-"""Maximum number of cached headings."""
 
 
 class Headings:
@@ -243,8 +243,8 @@ class Headings:
 
     def __init__(self, faults: Faults) -> None:
         self._faults = faults
+        # Mirrored arguments, by the name of the tool.
         self._mirrors: dict[str, tuple[Mirror, ...]] = {}
-        """Mirrored arguments, by the name of the tool."""
         self._kept: dict[tuple[str, str | None, str], Heading] = {}
         self._other = Heading(is_request=False, in_session=False)
         self._request = Heading(is_request=True)

@@ -25,11 +25,11 @@ from mcpd.protocol.types.features import CallToolResult, Tool
 if TYPE_CHECKING:
     from mcpd.server.functions.json_schema import JsonSchema
 
+# Maximum number of parts of a schema, counting each reference to a part.
 _MOST_PARTS = 10_000
-"""Maximum number of parts of a schema, counting each reference to a part."""
 _MOST_REFERRED = 300
+# Maximum number of parts times values, which takes about a second.
 _MOST_WORK = 5_000_000
-"""Maximum number of parts times values, which takes about a second."""
 
 
 class OutputSchemas:

@@ -158,8 +158,8 @@ def _name(returns: Any) -> str:
 
 T = TypeVar("T")
 
+# Commas per allowed entry. A page with more is not parsed, which would need fifty times its size.
 _COMMAS = 10
-"""Commas per allowed entry. A page with more is not parsed, which would need fifty times its size."""
 
 _read_page = Decoder(dict[str, Raw]).decode
 _entries = Decoder(list[Raw]).decode

@@ -164,8 +164,8 @@ Event: TypeAlias = ResponseReceived | ProgressReceived | ServerRequest | Request
 
 log = logging.getLogger("mcpd.client")
 
+# A byte order mark, which some servers send before their first message.
 _MARK = b"\xef\xbb\xbf"
-"""A byte order mark, which some servers send before their first message."""
 
 _object = Decoder(dict[str, Any]).decode
 _read_progress = Decoder(ProgressParams).decode

@@ -50,7 +50,7 @@ class _Metadata(Struct):
 
     redirect_uris: list[str]
     client_name: str = ""
-    grant_types: list[str] = ["authorization_code"]
+    grant_types: tuple[str, ...] = ("authorization_code",)
     jwks: dict[str, Any] | None = None
     jwks_uri: str = ""
 
@@ -181,7 +181,7 @@ def read_metadata(
         redirect_uris=tuple(uri for uri in uris if uri not in wrong),
         kind=kind,
         method=method,
-        grant_types=tuple(metadata.grant_types[:8]),
+        grant_types=metadata.grant_types[:8],
         secret_digest=secret_digest,
         jwks=jwks,
         jwks_uri=jwks_uri,

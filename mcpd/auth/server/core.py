@@ -294,8 +294,8 @@ class Core:
         self.keys = Keys(self.store, clock, settings.state)
         self.documents = ClientDocuments(clock, reach)
         self.transactions = Transactions(self.keys, clock, is_secure=lambda: self.issuer.startswith("https:"))
+        # The providers' tokens that are being refreshed, by grant.
         self._refreshing: dict[str, asyncio.Task[str]] = {}
-        """The providers' tokens that are being refreshed, by grant."""
         self.pair_throttle = Throttle(5, 300, clock)
         self.name_throttle = Throttle(50, 300, clock)
         self.address_throttle = Throttle(50, 300, clock)

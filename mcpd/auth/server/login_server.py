@@ -36,8 +36,8 @@ except ModuleNotFoundError as error:
 
 METADATA = "/.well-known/oauth-authorization-server"
 OPENID = "/.well-known/openid-configuration"
+# Paths with as many segments as an issuer may have.
 _PATHS = tuple("".join(f"/{{part{number}}}" for number in range(count)) for count in range(1, 5))
-"""Paths with as many segments as an issuer may have."""
 _LOOPBACK: Reach = frozenset(("loopback",))
 _FORM_BYTES = 16 * 1024
 _CACHED = (("Cache-Control", "public, max-age=3600"),)

@@ -195,8 +195,8 @@ _Address: TypeAlias = IPv4Address | IPv6Address
 Networks: TypeAlias = Sequence[IPv4Network | IPv6Network]
 
 _MAX_HOPS = 32
+# The smallest IPv6 network of one customer, in bits.
 _CUSTOMER_BITS = 64
-"""The smallest IPv6 network of one customer, in bits."""
 
 
 def networks_of(given: Iterable[str]) -> Networks:

@@ -42,13 +42,13 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("mcpd.client")
 
+# Spec: 2026-07-28 step-up authorization flow: "a few" retries.
 _LOGINS = 3
-"""Spec: 2026-07-28 step-up authorization flow: "a few" retries."""
 _SWITCHES = 3
 _MOST_REMEMBERED = 1000
 
+# Ensures one login at a time for each server in this process.
 _locks: WeakValueDictionary[tuple[int, str], asyncio.Lock] = WeakValueDictionary()
-"""Ensures one login at a time for each server in this process."""
 
 
 class Authorizer:
@@ -75,18 +75,18 @@ class Authorizer:
         self._store = store
         self._network = Network(self.url, tls=tls, allow_private=settings.allow_private, reach=reach, proxies=proxies)
         self._person = person
+        # If True, stored logins are ignored until somebody has logged in.
         self._has_read = self._is_fresh = is_fresh
-        """If True, stored logins are ignored until somebody has logged in."""
         self._prover: tuple[dict[str, Any] | None, Prover | None] = (None, None)
         self._refreshing: asyncio.Task[None] | None = None
         self._failed: tuple[float, McpdError] | None = None
+        # Operations that were refused for missing scopes although these were granted.
         self._insufficient: dict[tuple[str, frozenset[str]], None] = {}
-        """Operations that were refused for missing scopes although these were granted."""
         self._saw_metadata = False
+        # The issuer that accepted a program's credentials. No other issuer receives them later.
         self._first_issuer = ""
-        """The issuer that accepted a program's credentials. No other issuer receives them later."""
+        # The last login with a refused refresh token.
         self._ended: Login | None = None
-        """The last login with a refused refresh token."""
 
     def begin(self, method: str, url: str, operation: str) -> _Request:
         """Authorize one request."""
@@ -386,8 +386,8 @@ def _retrieved(task: asyncio.Task[None]) -> None:
 
 
 _STORED = OAuth(interactive=False)
+# A server on a unix socket is on this machine, whatever its URL says.
 _ON_THIS_MACHINE: Reach = frozenset[Literal["loopback", "private"]](("loopback",))
-"""A server on a unix socket is on this machine, whatever its URL says."""
 
 
 def authorization(target: UrlTarget, auth: Auth | None, http: HttpOptions | None) -> Authorization:

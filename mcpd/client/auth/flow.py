@@ -180,8 +180,8 @@ def read_callback(server: ServerMetadata, attempt: AuthorizationRequest, url: st
 
 
 _MOST_TEXT = 8 * 1024
+# In order of preference: servers disagree on the encoding of Basic, but not on a secret in the body.
 _METHODS = ("none", "client_secret_post", "client_secret_basic")
-"""In order of preference: servers disagree on the encoding of Basic, but not on a secret in the body."""
 _ADJUSTABLE = ("invalid_client_metadata", "invalid_redirect_uri")
 
 

@@ -146,17 +146,17 @@ class HttpSse:
 log = logging.getLogger("mcpd.client")
 
 _HIGH_WATER = 1024 * 1024
+# Number of notifications and responses that are sent concurrently.
 _CONCURRENT_MESSAGES = 20
-"""Number of notifications and responses that are sent concurrently."""
 _END_SESSION_SECONDS = 2.0
 _FALL_BACK = (400, 404, 405)
+# Errors of modern servers. A server that sends one does not have the transport of 2024-11-05.
 _MODERN_ERRORS = (MethodNotFound.code, HeaderMismatch.code, MissingCapability.code, UnsupportedVersion.code)
-"""Errors of modern servers. A server that sends one does not have the transport of 2024-11-05."""
 
 _CANCELLED = "notifications/cancelled"
 _INITIALIZED = "notifications/initialized"
+# Seconds that the first request waits for the stream of the session. Some servers never send its head.
 _LISTENING_SECONDS = 1.0
-"""Seconds that the first request waits for the stream of the session. Some servers never send its head."""
 
 
 class HttpChannel:
@@ -172,14 +172,14 @@ class HttpChannel:
         self._sse: HttpSse | None = None
 
         self._slots = asyncio.Semaphore(pool.options.connections)
+        # Cleared while a message is being sent that requests must not overtake.
         self._may_request = asyncio.Event()
-        """Cleared while a message is being sent that requests must not overtake."""
         self._may_request.set()
 
         self._tasks: set[asyncio.Task[None]] = set()
         self._sending: set[asyncio.Task[None]] = set()
+        # Notifications and responses that are not being sent yet.
         self._queued: deque[OutgoingMessage] = deque()
-        """Notifications and responses that are not being sent yet."""
         self._queued_bytes = 0
         self._drained: asyncio.Future[None] | None = None
         self._is_closed = False

@@ -77,8 +77,8 @@ JSON = "application/json"
 EVENTS = "text/event-stream"
 
 _POST = {"Content-Type": JSON, "Accept": f"{JSON}, {EVENTS}"}
+# How often the `authenticate` function is called for one request.
 _ATTEMPTS = 3
-"""How often the `authenticate` function is called for one request."""
 
 MOST_SESSION_CHARACTERS = 8000
 """Maximum length of a session id."""
@@ -261,8 +261,8 @@ class Inbound:
         self._receiver = receiver
         self._hold = getattr(receiver, "hold", None)
         self._pool = pool
+        # Seconds to wait for the end of a stream after its response. Halved for each stream that stays open.
         self._end_seconds = _AFTER_ANSWER_SECONDS
-        """Seconds to wait for the end of a stream after its response. Halved for each stream that stays open."""
         self._may_read = asyncio.Event()
         self._may_read.set()
 
@@ -330,10 +330,10 @@ class Inbound:
 
 
 _RETRY_SECONDS = 1.0
+# Minimum, so that a server which asks for no pause and closes its streams at once causes no busy loop.
 _LEAST_RETRY_SECONDS = 0.1
-"""Minimum, so that a server which asks for no pause and closes its streams at once causes no busy loop."""
+# Consecutive attempts to resume a stream at a server that cannot be reached.
 _CONNECTS = 6
-"""Consecutive attempts to resume a stream at a server that cannot be reached."""
 
 
 class OutgoingMessage(Struct, frozen=True):
@@ -529,8 +529,8 @@ def retry_delay(reader: SseReader, attempt: int) -> float:
 
 log = logging.getLogger("mcpd.client")
 
+# Consecutive attempts to open the stream of a session without receiving anything.
 _STREAM_ATTEMPTS = 10
-"""Consecutive attempts to open the stream of a session without receiving anything."""
 
 
 async def listen(requester: Requester, inbound: Inbound, tried: Callable[[], None]) -> None:

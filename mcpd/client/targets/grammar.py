@@ -187,6 +187,7 @@ def install_hint(text: str) -> str:
 
 _COMMAND = re.compile(r"[a-z0-9]+(-[a-z0-9]+)+")
 _IN_SETTINGS = "keeps its servers in its settings, not in a file: use the URL or the command from there"
+# Hosts without a configuration file on the user's machine, and what to do.
 _WITHOUT_FILE = {
     "librechat": "LibreChat keeps its servers in the librechat.yaml of its deployment: use librechat.yaml:NAME",
     "jetbrains-ai": f"JetBrains AI Assistant {_IN_SETTINGS}",
@@ -194,7 +195,6 @@ _WITHOUT_FILE = {
     "claude-ai": f"claude.ai {_IN_SETTINGS}",
     "open-webui": f"Open WebUI {_IN_SETTINGS}",
 }
-"""Hosts without a configuration file on the user's machine, and what to do."""
 
 
 def _of_host(text: str) -> str:
