@@ -156,7 +156,8 @@ def read_metadata(
         metadata = convert(document, _Metadata)
     except ValidationError as problem:
         text = str(problem)
-        raise OAuthError(uri_error if "redirect_uris" in text else error, text) from None
+        code = uri_error if "redirect_uris" in text else error
+        raise OAuthError(code, f"the metadata of the client is not valid: {text}") from None
     uris = metadata.redirect_uris
     if not 0 < len(uris) <= MAX_REDIRECTS:
         raise OAuthError(uri_error, f"there must be 1 to {MAX_REDIRECTS} redirect_uris")
