@@ -219,9 +219,8 @@ def settings_of(name: str, tenant: str | None) -> dict[str, Any]:
     if found is None:
         raise ConfigurationError(f"provider {name!r}: unknown; use {', '.join(PROVIDERS)}, or issuer for others")
     if not found.issuer:
-        raise ConfigurationError(
-            f"provider {name!r}: its tokens name no audience, so any app could use them here; use it to sign in at mcpd's login server"
-        )
+        why = "its tokens name no audience, so any app could use them here; use it to sign in at mcpd's login server"
+        raise ConfigurationError(f"provider {name!r}: {why}")
     if not tenant:
         raise ConfigurationError(f"provider {name!r}: tenant is missing: {found.tenant_is}")
     tenant = tenant.removeprefix("https://").strip("/")
