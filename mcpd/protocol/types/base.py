@@ -3,7 +3,7 @@
 Spec: 2026-07-28 basic/index, server/utilities/{caching,pagination}.
 """
 
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 from msgspec import UNSET, Raw, Struct, UnsetType, field
 
@@ -12,6 +12,13 @@ NO_JSON = Raw(b"")
 
 META = "io.modelcontextprotocol/"
 """The prefix of the protocol's own `_meta` keys."""
+
+
+Meta: TypeAlias = dict[str, Any] | None
+"""The `_meta` of a message or of a part of one."""
+
+NO_META: Any = field(name="_meta", default=None)
+"""The member `meta` of a struct: written as `_meta`, absent by default."""
 
 
 class Wire(Struct, rename="camel", omit_defaults=True):
@@ -35,7 +42,7 @@ class RequestMeta(Wire, kw_only=True, gc=False):
 class Params(Wire, kw_only=True):
     """The fields that the params of every request may have."""
 
-    meta: RequestMeta | None = field(name="_meta", default=None)
+    meta: RequestMeta | None = NO_META
 
 
 class PageParams(Params, kw_only=True):
@@ -48,7 +55,7 @@ class Result(Wire, kw_only=True):
     """The fields that every result may have. Only versions that have `result_type` write it."""
 
     result_type: str | UnsetType = UNSET
-    meta: dict[str, Any] | Raw | None = field(name="_meta", default=None)
+    meta: dict[str, Any] | Raw | None = NO_META
 
 
 class EmptyResult(Result, kw_only=True):
@@ -144,7 +151,7 @@ class InitializeParams(Wire, kw_only=True):
     protocol_version: str | int
     capabilities: ClientCapabilities
     client_info: Implementation
-    meta: RequestMeta | None = field(name="_meta", default=None)
+    meta: RequestMeta | None = NO_META
 
 
 class InitializeResult(Result, kw_only=True):
@@ -173,7 +180,7 @@ LOG_LEVELS = ("debug", "info", "notice", "warning", "error", "critical", "alert"
 class NotificationParams(Wire, kw_only=True):
     """The fields that the params of every notification may have."""
 
-    meta: dict[str, Any] | None = field(name="_meta", default=None)
+    meta: Meta = NO_META
 
 
 class ProgressParams(Wire, kw_only=True, gc=False):
@@ -183,7 +190,7 @@ class ProgressParams(Wire, kw_only=True, gc=False):
     progress: float
     total: float | None = None
     message: str | None = None
-    meta: dict[str, Any] | None = field(name="_meta", default=None)
+    meta: Meta = NO_META
 
 
 class CancelledParams(Wire, kw_only=True):
@@ -191,7 +198,7 @@ class CancelledParams(Wire, kw_only=True):
 
     request_id: int | str | None = None
     reason: str | None = None
-    meta: dict[str, Any] | None = field(name="_meta", default=None)
+    meta: Meta = NO_META
 
 
 class LogMessageParams(Wire, kw_only=True):
@@ -200,7 +207,7 @@ class LogMessageParams(Wire, kw_only=True):
     level: LogLevel
     data: Any | UnsetType = UNSET
     logger: str | None = None
-    meta: dict[str, Any] | None = field(name="_meta", default=None)
+    meta: Meta = NO_META
 
 
 class SetLevelParams(Params, kw_only=True):

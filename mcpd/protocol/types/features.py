@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 
 from msgspec import UNSET, Raw, UnsetType, field
 
-from mcpd.protocol.types.base import NO_JSON, CacheableResult, Icon, Params, Result, Wire
+from mcpd.protocol.types.base import NO_JSON, NO_META, CacheableResult, Icon, Meta, Params, Result, Wire
 
 
 class Annotations(Wire, kw_only=True):
@@ -24,7 +24,7 @@ class TextContent(Wire, tag_field="type", tag="text", gc=False):
     type: ClassVar[Literal["text"]] = "text"
     text: str
     annotations: Annotations | None = None
-    meta: dict[str, Any] | None = field(name="_meta", default=None)
+    meta: Meta = NO_META
 
 
 class ImageContent(Wire, tag_field="type", tag="image"):
@@ -34,7 +34,7 @@ class ImageContent(Wire, tag_field="type", tag="image"):
     data: bytes
     mime_type: str
     annotations: Annotations | None = None
-    meta: dict[str, Any] | None = field(name="_meta", default=None)
+    meta: Meta = NO_META
 
 
 class AudioContent(Wire, tag_field="type", tag="audio"):
@@ -44,7 +44,7 @@ class AudioContent(Wire, tag_field="type", tag="audio"):
     data: bytes
     mime_type: str
     annotations: Annotations | None = None
-    meta: dict[str, Any] | None = field(name="_meta", default=None)
+    meta: Meta = NO_META
 
 
 class TextResourceContents(Wire):
@@ -53,7 +53,7 @@ class TextResourceContents(Wire):
     uri: str
     text: str
     mime_type: str | None = None
-    meta: dict[str, Any] | None = field(name="_meta", default=None)
+    meta: Meta = NO_META
 
 
 class BlobResourceContents(Wire):
@@ -62,7 +62,7 @@ class BlobResourceContents(Wire):
     uri: str
     blob: bytes
     mime_type: str | None = None
-    meta: dict[str, Any] | None = field(name="_meta", default=None)
+    meta: Meta = NO_META
 
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ class EmbeddedResource(Wire, tag_field="type", tag="resource"):
     type: ClassVar[Literal["resource"]] = "resource"
     resource: ResourceContents
     annotations: Annotations | None = None
-    meta: dict[str, Any] | None = field(name="_meta", default=None)
+    meta: Meta = NO_META
 
 
 class ResourceLink(Wire, tag_field="type", tag="resource_link"):
@@ -96,7 +96,7 @@ class ResourceLink(Wire, tag_field="type", tag="resource_link"):
     size: int | None = None
     icons: list[Icon] | None = None
     annotations: Annotations | None = None
-    meta: dict[str, Any] | None = field(name="_meta", default=None)
+    meta: Meta = NO_META
 
 
 ContentBlock: TypeAlias = TextContent | ImageContent | AudioContent | EmbeddedResource | ResourceLink
@@ -129,7 +129,7 @@ class Tool(Wire, kw_only=True):
     output_schema: dict[str, Any] | Raw | None = None
     annotations: ToolAnnotations | None = None
     execution: ToolExecution | None = None
-    meta: dict[str, Any] | None = field(name="_meta", default=None)
+    meta: Meta = NO_META
 
 
 class ListToolsResult(CacheableResult, kw_only=True, weakref=True, eq=False):
@@ -177,7 +177,7 @@ class Resource(Wire, kw_only=True):
     size: int | None = None
     icons: list[Icon] | None = None
     annotations: Annotations | None = None
-    meta: dict[str, Any] | None = field(name="_meta", default=None)
+    meta: Meta = NO_META
 
 
 class ResourceTemplate(Wire, kw_only=True):
@@ -190,7 +190,7 @@ class ResourceTemplate(Wire, kw_only=True):
     mime_type: str | None = None
     icons: list[Icon] | None = None
     annotations: Annotations | None = None
-    meta: dict[str, Any] | None = field(name="_meta", default=None)
+    meta: Meta = NO_META
 
 
 class ListResourcesResult(CacheableResult, kw_only=True, weakref=True, eq=False):
@@ -231,7 +231,7 @@ class ResourceUpdatedParams(Wire, kw_only=True):
     """The resource that changed."""
 
     uri: str
-    meta: dict[str, Any] | None = field(name="_meta", default=None)
+    meta: Meta = NO_META
 
 
 class PromptArgument(Wire, kw_only=True):
@@ -252,7 +252,7 @@ class Prompt(Wire, kw_only=True):
     description: str | None = None
     arguments: list[PromptArgument] | None = None
     icons: list[Icon] | None = None
-    meta: dict[str, Any] | None = field(name="_meta", default=None)
+    meta: Meta = NO_META
 
 
 class ListPromptsResult(CacheableResult, kw_only=True, weakref=True, eq=False):

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal, TypeAlias
 
 from msgspec import UNSET, UnsetType, field
 
-from mcpd.protocol.types.base import Params, Result, Wire
+from mcpd.protocol.types.base import NO_META, Meta, Params, Result, Wire
 from mcpd.protocol.types.features import AudioContent, ContentBlock, ImageContent, TextContent, Tool
 
 
@@ -20,7 +20,7 @@ class ToolUseContent(Wire, tag_field="type", tag="tool_use", kw_only=True):
     id: str
     name: str
     input: dict[str, Any]
-    meta: dict[str, Any] | None = field(name="_meta", default=None)
+    meta: Meta = NO_META
 
 
 class ToolResultContent(Wire, tag_field="type", tag="tool_result", kw_only=True):
@@ -31,7 +31,7 @@ class ToolResultContent(Wire, tag_field="type", tag="tool_result", kw_only=True)
     content: list[ContentBlock]
     structured_content: Any | UnsetType = UNSET
     is_error: bool = False
-    meta: dict[str, Any] | None = field(name="_meta", default=None)
+    meta: Meta = NO_META
 
 
 SamplingContent: TypeAlias = TextContent | ImageContent | AudioContent | ToolUseContent | ToolResultContent
@@ -42,7 +42,7 @@ class SamplingMessage(Wire):
 
     role: Literal["user", "assistant"]
     content: SamplingContent | list[SamplingContent]
-    meta: dict[str, Any] | None = field(name="_meta", default=None)
+    meta: Meta = NO_META
 
 
 class ModelHint(Wire):
@@ -88,7 +88,7 @@ class CreateMessageResult(Wire, kw_only=True):
     content: SamplingContent | list[SamplingContent]
     model: str
     stop_reason: str | None = None
-    meta: dict[str, Any] | None = field(name="_meta", default=None)
+    meta: Meta = NO_META
 
     @property
     def text(self) -> str:
@@ -106,7 +106,7 @@ class Root(Wire, kw_only=True):
 
     uri: str
     name: str | None = None
-    meta: dict[str, Any] | None = field(name="_meta", default=None)
+    meta: Meta = NO_META
 
 
 class ListRootsResult(Wire, kw_only=True):
@@ -232,4 +232,4 @@ class AcknowledgedParams(Wire, kw_only=True):
     """The part of the filter that the server accepts."""
 
     notifications: SubscriptionFilter
-    meta: dict[str, Any] | None = field(name="_meta", default=None)
+    meta: Meta = NO_META

@@ -59,8 +59,8 @@ class SseReader:
         retry_ms: The reconnection delay that the server gave before, in milliseconds.
     """
 
-    __slots__ = ("_ends_with_cr", "_has_begun", "_id", "_is_oversized", "_is_reported", "_line", "_line_bytes", "_max",
-                 "_more", "_name", "_one", "last_id", "retry_ms")  # fmt: skip
+    __slots__ = ("_data", "_ends_with_cr", "_has_begun", "_id", "_is_oversized", "_is_reported", "_line", "_line_bytes",
+                 "_max", "_name", "last_id", "retry_ms")  # fmt: skip
 
     def __init__(self, max_bytes: int, last_id: bytes = b"", retry_ms: int | None = None) -> None:
         self.last_id = last_id
@@ -76,10 +76,8 @@ class SseReader:
 
         self._name = b""
         self._id = last_id
-        # The data of the current event, while it has one line.
-        self._one: bytes | None = None
-        # The data of the current event, once it has several lines.
-        self._more: bytearray | None = None
+        # The data of the current event.
+        self._data: bytearray | None = None
         self._is_oversized = False
         # Whether the current event was already returned as oversized.
         self._is_reported = False
@@ -155,28 +153,20 @@ class SseReader:
             self.retry_ms = int(value)
 
     def _add(self, value: bytes) -> None:
-        if self._one is None and self._more is None:
-            self._one = value
-            size = len(value)
+        if self._data is None:
+            self._data = bytearray(value)
         else:
-            if self._more is None:
-                self._more = bytearray(self._one or b"")
-                self._one = None
-            self._more += b"\n"
-            self._more += value
-            size = len(self._more)
-        if size > self._max:
-            self._is_oversized = True
+            self._data += b"\n" + value
+        self._is_oversized = self._is_oversized or len(self._data) > self._max
         if self._is_oversized:
-            self._one, self._more = b"", None
+            self._data.clear()
 
     def _dispatch(self, events: list[SseEvent]) -> None:
         # End the current event. An event without data only sets the id.
         self.last_id = self._id
-        data = self._one if self._more is None else bytes(self._more)
-        if (data or self._is_oversized) and not self._is_reported:
-            events.append(SseEvent(data or b"", self._name, self._is_oversized))
-        self._one = self._more = None
+        if (self._data or self._is_oversized) and not self._is_reported:
+            events.append(SseEvent(bytes(self._data or b""), self._name, self._is_oversized))
+        self._data = None
         self._name = b""
         self._is_oversized = self._is_reported = False
 

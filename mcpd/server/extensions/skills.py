@@ -8,7 +8,6 @@ the extension: the server's declaration is enough (SEP-2640, Capability Negotiat
 
 from __future__ import annotations
 
-from binascii import Error as Base64Error, a2b_base64, b2a_base64
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import Any, Literal, Protocol, TypeVar, cast
 
@@ -23,6 +22,7 @@ from mcpd.server.context.exchange import Exchange
 from mcpd.server.extensions.base import Extension, ExtensionHost, Method
 from mcpd.server.registry.catalog import Catalog
 from mcpd.server.registry.entries import ResourceEntry
+from mcpd.server.registry.listing import make_cursor, read_cursor
 
 _NAME = r"(?!.*--)[a-z0-9](?:[a-z0-9-]{0,62}[a-z0-9])?\Z"
 
@@ -162,7 +162,7 @@ def _read_page(catalog: Catalog, cursor: str | None) -> ListSkillsResult:
         skills.append(_visible(skill, files))
         named += 1 if skill.resources == "dynamic" else len(skill.resources)
         if named >= MOST_NAMED and uri != next(reversed(shown)):
-            following = _cursor(uri)
+            following = make_cursor(uri)
             break
     return ListSkillsResult(skills=skills, next_cursor=following)
 
@@ -210,24 +210,12 @@ async def _read_directory(catalog: Catalog, exchange: Exchange, params: ReadDire
 
 
 def _page(items: dict[str, T], cursor: str | None, size: int) -> tuple[dict[str, T], str | None]:
-    after = "" if cursor is None else _decoded(cursor)
+    after = "" if cursor is None else read_cursor(cursor)
+    if cursor is not None and not after.startswith(SCHEME):
+        raise InvalidParams("cursor: not a cursor of this server; start again without a cursor")
     left = {uri: item for uri, item in items.items() if uri > after}
     shown = dict(list(left.items())[:size])
-    return shown, _cursor(next(reversed(shown))) if len(left) > len(shown) else None
-
-
-def _decoded(cursor: str) -> str:
-    try:
-        uri = a2b_base64(cursor, strict_mode=True).decode()
-    except (ValueError, Base64Error):
-        uri = ""
-    if not uri.startswith(SCHEME) or _cursor(uri) != cursor:
-        raise InvalidParams("cursor: not a cursor of this server; start again without a cursor")
-    return uri
-
-
-def _cursor(uri: str) -> str:
-    return b2a_base64(uri.encode(), newline=False).decode()
+    return shown, make_cursor(next(reversed(shown))) if len(left) > len(shown) else None
 
 
 def _unescaped(name: str) -> str:

@@ -282,21 +282,20 @@ class Calling:
         return found
 
 
-class _Call:
+class _Call(Struct, eq=False):
     """One call. Values that depend on its arguments are kept here, not for the whole request."""
 
-    def __init__(self, calling: Calling, held: _Values, values: Mapping[str, Any], exchange: Exchange) -> None:
-        self._calling = calling
-        self._held = held
-        self._arguments = values
-        self._exchange = exchange
-        self._kept: _Kept = {}
+    calling: Calling
+    held: _Values
+    arguments: Mapping[str, Any]
+    exchange: Exchange
+    kept: _Kept = {}
 
     async def value_of(self, source: Source) -> Any:
-        source = self._calling.used(source)
+        source = self.calling.used(source)
         if not source.use_cache:
             return await self._make(source)
-        kept = self._kept if source.takes_arguments else self._held.kept
+        kept = self.kept if source.takes_arguments else self.held.kept
         while (future := kept.get(source.function)) is not None:
             if future.done():
                 return future.result()
@@ -314,12 +313,12 @@ class _Call:
 
     async def _make(self, source: Source) -> Any:
         values = {name: await self.value_of(inner) for name, inner in source.sources.items()}
-        values |= {name: self._arguments[name] for name in source.arguments}
+        values |= {name: self.arguments[name] for name in source.arguments}
         if source.context is not None:
             name, make = source.context
-            values[name] = make(self._exchange)
-        opened = _OpenSource(source, self._exchange)
-        self._held.opened.append(opened)
+            values[name] = make(self.exchange)
+        opened = _OpenSource(source, self.exchange)
+        self.held.opened.append(opened)
         return await opened.open(values)
 
 
@@ -357,41 +356,42 @@ class _OpenSource:
         self._source = source
         self._exchange = exchange
         self._context = contextvars.copy_context()
-        self._manager: AbstractContextManager[Any] | None = None
-        self._async_manager: AbstractAsyncContextManager[Any] | None = None
+        self._manager: Any = None
+        self._is_awaited = False
 
     async def open(self, values: dict[str, Any]) -> Any:
         if self._source.is_async:
             given = self._source.enter(**values)
             if given.__class__ is CoroutineType:
                 given = await given
+            given = self._entered(given)
         else:
             given = await ThreadStep(self._exchange).run(self._context.run, {}, self._begin, values)
-        if _is_own(given, AbstractAsyncContextManager, self._source, "__aenter__"):
+
+        if self._manager is None and _is_own(given, AbstractAsyncContextManager, self._source, "__aenter__"):
             entered = await given.__aenter__()
-            self._async_manager = given
-            return entered
-        if self._source.is_async and _is_own(given, AbstractContextManager, self._source, "__enter__"):
-            entered = given.__enter__()
-            self._manager = given
+            self._manager, self._is_awaited = given, True
             return entered
         return given
 
     def _begin(self, values: dict[str, Any]) -> Any:
-        given = self._source.enter(**values)
+        return self._entered(self._source.enter(**values))
+
+    def _entered(self, given: Any) -> Any:
+        # Enter a plain context manager. Anything else is returned as it is.
         is_async = _is_own(given, AbstractAsyncContextManager, self._source, "__aenter__")
-        if not is_async and _is_own(given, AbstractContextManager, self._source, "__enter__"):
-            entered = given.__enter__()
-            self._manager = given
-            return entered
-        return given
+        if is_async or not _is_own(given, AbstractContextManager, self._source, "__enter__"):
+            return given
+        entered = given.__enter__()
+        self._manager = given
+        return entered
 
     async def close(self, error: BaseException | None) -> None:
         # Close the source. Exceptions are passed on, whatever `__exit__` returns.
         why = (None, None, None) if error is None else (type(error), error, error.__traceback__)
         try:
-            if self._async_manager is not None:
-                await self._async_manager.__aexit__(*why)
+            if self._is_awaited:
+                await self._manager.__aexit__(*why)
             elif self._manager is not None and self._source.is_async:
                 self._manager.__exit__(*why)
             elif self._manager is not None:

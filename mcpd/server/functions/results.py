@@ -30,11 +30,6 @@ def awaited(hint: Any) -> Any:
     return hint
 
 
-def is_data(hint: Any, is_content: Callable[[Any], bool] | None = None) -> bool:
-    """Return whether a function with this return annotation returns data, so that it can have an output schema."""
-    return data_type(hint, is_content) is not None
-
-
 def data_type(hint: Any, is_content: Callable[[Any], bool] | None = None) -> Any:
     """Return a return annotation as msgspec reads it if the result is data; otherwise None.
 

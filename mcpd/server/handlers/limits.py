@@ -12,7 +12,7 @@ import math
 from collections import Counter, OrderedDict
 from collections.abc import Collection
 from secrets import token_urlsafe
-from threading import Lock
+from threading import RLock
 from typing import Any, ClassVar
 
 from msgspec import UNSET, Raw, Struct, convert, structs
@@ -42,7 +42,14 @@ MOST_TOOLS = 1024
 """The maximum number of buckets of one caller, for known and unknown tools; all others share one."""
 
 
-class RateLimit(BuiltInMiddleware):
+class _Limit(BuiltInMiddleware):
+    def _names(self, tools: Collection[str] | None) -> frozenset[str] | None:
+        if isinstance(tools, str):
+            raise RegistrationError(f"{type(self).__name__}: tools is a list of names; use tools=[{tools!r}]")
+        return None if tools is None else frozenset(tools)
+
+
+class RateLimit(_Limit):
     """Middleware: each caller may call each tool `calls` times in `per` seconds: `server.middleware(RateLimit(60))`.
 
     `burst` is the number of calls that may come at once, by default `calls`. `tools` are the limited tools; None means
@@ -61,11 +68,9 @@ class RateLimit(BuiltInMiddleware):
             raise RegistrationError(
                 "RateLimit: calls and per must be more than 0, and burst (by default calls) at least 1"
             )
-        if isinstance(tools, str):
-            raise RegistrationError(f"RateLimit: tools is a list of names; use tools=[{tools!r}]")
         self._most = float(most)
         self._per_second = calls / per
-        self._tools = None if tools is None else frozenset(tools)
+        self._tools = self._names(tools)
         # By caller, in order of the last call; by tool the remaining calls and the time of that number.
         self._callers: OrderedDict[str, dict[str, tuple[float, float]]] = OrderedDict()
         self._count = 0
@@ -137,7 +142,7 @@ class KeptResults:
         self._kept: OrderedDict[str, _Kept] = OrderedDict()
         self._sizes: Counter[str] = Counter()
         self._total = 0
-        self._lock = Lock()
+        self._lock = RLock()
 
     def put(self, owner: str, client: str, contents: list[Any], size: int) -> str | None:
         """Keep the contents of a result of about `size` bytes. Returns the URI that they get, or None without memory
@@ -145,7 +150,7 @@ class KeptResults:
         """
         size += _OVERHEAD
         with self._lock:
-            self._expire()
+            self.expire()
             if size > self._most:
                 return None
             while self._total + size > self._most:
@@ -168,22 +173,19 @@ class KeptResults:
     def get(self, owner: str, uri: str) -> list[TextResourceContents | BlobResourceContents] | None:
         """Return the contents of a result; None if it has expired or belongs to another caller."""
         with self._lock:
-            self._expire()
+            self.expire()
             kept = self._kept.get(uri)
             return None if kept is None or kept.owner != owner else kept.contents
 
     def expire(self) -> None:
         """Drop results that have expired."""
-        with self._lock:
-            self._expire()
-
-    def _expire(self) -> None:
         now = asyncio.get_running_loop().time()
-        while self._kept:
-            uri, kept = next(iter(self._kept.items()))
-            if kept.until > now:
-                return
-            self._drop(uri)
+        with self._lock:
+            while self._kept:
+                uri, kept = next(iter(self._kept.items()))
+                if kept.until > now:
+                    return
+                self._drop(uri)
 
     def _drop(self, uri: str) -> None:
         kept = self._kept.pop(uri)
@@ -200,7 +202,7 @@ MOST_KEPT_BYTES = 64 * 1024 * 1024
 """The size of all kept results together."""
 
 
-class ResultLimit(BuiltInMiddleware):
+class ResultLimit(_Limit):
     """Middleware that limits results of tools to `most_bytes`: `server.middleware(ResultLimit(100_000))`.
 
     A larger result is cut. Its text is cut to the limit and followed by a notice and a link to the whole, which only
@@ -223,11 +225,9 @@ class ResultLimit(BuiltInMiddleware):
             raise RegistrationError(
                 "ResultLimit: most_bytes and keep_seconds must be more than 0, and keep_bytes at least 0"
             )
-        if isinstance(tools, str):
-            raise RegistrationError(f"ResultLimit: tools is a list of names; use tools=[{tools!r}]")
         self._most = most_bytes
         self._keep_seconds = keep_seconds
-        self._tools = None if tools is None else frozenset(tools)
+        self._tools = self._names(tools)
         self._kept = KeptResults(keep_seconds, keep_bytes)
 
     def attach(self, catalog: Catalog) -> None:

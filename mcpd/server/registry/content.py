@@ -63,8 +63,7 @@ def image(data: bytes | str | os.PathLike[str], mime_type: str = "") -> ImageCon
     bytes of PNG, JPEG, GIF and WebP. Raises ValueError if it is needed and missing, OSError if the file cannot be read.
     Spec: 2026-07-28 server/tools, image content.
     """
-    content, guessed = _load(data, _IMAGE_TYPES)
-    return ImageContent(content, mime_type or guessed or _type_of(content, _IMAGE_BEGINNINGS, data))
+    return ImageContent(*_load(data, mime_type, _IMAGE_TYPES, _IMAGE_BEGINNINGS))
 
 
 def audio(data: bytes | str | os.PathLike[str], mime_type: str = "") -> AudioContent:
@@ -74,8 +73,7 @@ def audio(data: bytes | str | os.PathLike[str], mime_type: str = "") -> AudioCon
     files. Raises ValueError if it is needed and missing, OSError if the file cannot be read. Clients older than
     2025-03-26, which have no audio, receive a line of text. Spec: 2026-07-28 server/tools, audio content.
     """
-    content, guessed = _load(data, _AUDIO_TYPES)
-    return AudioContent(content, mime_type or guessed or _type_of(content, _AUDIO_BEGINNINGS, data))
+    return AudioContent(*_load(data, mime_type, _AUDIO_TYPES, _AUDIO_BEGINNINGS))
 
 
 def embedded(uri: str, content: str | bytes, mime_type: str | None = None) -> EmbeddedResource:
@@ -110,19 +108,23 @@ class Unwritable(TypeError):
     """A result that is not content and cannot be written as JSON. The text is for the tool's author."""
 
 
-def _load(data: bytes | str | os.PathLike[str], types: dict[str, str]) -> tuple[bytes, str]:
+def _load(
+    data: bytes | str | os.PathLike[str], mime_type: str, types: dict[str, str], beginnings: dict[bytes, str]
+) -> tuple[bytes, str]:
+    """Return the content and its MIME type: the given one, otherwise that of the file's name or of the first bytes."""
     if isinstance(data, bytes):
-        return data, ""
-    path = os.fspath(data)
-    with open(path, "rb") as file:
-        return file.read(), types.get(os.path.splitext(path)[1].lower(), "")
+        content, where = data, "bytes"
+    else:
+        path = os.fspath(data)
+        mime_type = mime_type or types.get(os.path.splitext(path)[1].lower(), "")
+        where = repr(data)
+        with open(path, "rb") as file:
+            content = file.read()
 
-
-def _type_of(content: bytes, beginnings: dict[bytes, str], data: object) -> str:
-    if mime_type := _guessed(content, beginnings):
-        return mime_type
-    where = "bytes" if isinstance(data, bytes) else repr(data)
-    raise ValueError(f"No MIME type known for {where}: pass mime_type=")
+    known = mime_type or _guessed(content, beginnings)
+    if not known:
+        raise ValueError(f"No MIME type known for {where}: pass mime_type=")
+    return content, known
 
 
 def _guessed(content: bytes, beginnings: dict[bytes, str]) -> str:

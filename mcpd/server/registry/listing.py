@@ -280,22 +280,30 @@ class Listing(Generic[E]):
             last = self._number_in(cursor)
             entries = [entry for entry in entries if self._numbers.get(entry.key, 0) > last]
         shown = entries[: self.page_size]
-        following = _cursor(self._numbers.get(shown[-1].key, 0)) if len(entries) > len(shown) else None
+        following = make_cursor(str(self._numbers.get(shown[-1].key, 0))) if len(entries) > len(shown) else None
         return self._make_page([entry.listed(active) for entry in shown], following)
 
     def _number_in(self, cursor: str) -> int:
-        from binascii import a2b_base64  # few lists have a second page
-
-        try:
-            number = int(a2b_base64(cursor, strict_mode=True).decode())
-        except ValueError:  # binascii.Error is a ValueError
-            number = 0
-        if not 0 < number < self._next_number or _cursor(number) != cursor:
+        text = read_cursor(cursor)
+        number = int(text) if text.isdecimal() and len(text) < 20 else 0
+        if not 0 < number < self._next_number or make_cursor(str(number)) != cursor:
             raise InvalidParams("cursor: not a cursor of this server; start again without one")
         return number
 
 
-def _cursor(number: int) -> str:
-    from binascii import b2a_base64
+def make_cursor(text: str) -> str:
+    """Return a text as an opaque cursor."""
+    from binascii import b2a_base64  # few lists have a second page
 
-    return b2a_base64(str(number).encode(), newline=False).decode()
+    return b2a_base64(text.encode(), newline=False).decode()
+
+
+def read_cursor(cursor: str) -> str:
+    """Return the text of a cursor; "" if it is none of `make_cursor`."""
+    from binascii import a2b_base64
+
+    try:
+        text = a2b_base64(cursor, strict_mode=True).decode()
+    except ValueError:  # binascii.Error is a ValueError
+        return ""
+    return text if make_cursor(text) == cursor else ""

@@ -188,12 +188,9 @@ def list_problems(tools: Sequence[str], size: int = 0) -> Iterator[Problem]:
     for name, times in Counter(tools).items():
         if times > 1:
             yield Problem(f"tool {name}", f"listed {times} times: hosts keep one of them, or none; use unique names")
-    if len(tools) > _MOST_TOOLS:
-        text = f"{len(tools)} tools: VS Code and OpenAI's models accept at most {_MOST_TOOLS}, Windsurf"
-        yield warning("tools", f"{text} {MOST_TOOLS_ANYWHERE}, including tools of other servers; offer fewer")
-    elif len(tools) > MOST_TOOLS_ANYWHERE:
-        text = f"{len(tools)} tools: Windsurf accepts at most {MOST_TOOLS_ANYWHERE}, including tools of other servers"
-        yield warning("tools", text)
+    if len(tools) > MOST_TOOLS_ANYWHERE:
+        text = f"{len(tools)} tools: Windsurf accepts at most {MOST_TOOLS_ANYWHERE}, including tools of other servers,"
+        yield warning("tools", f"{text} VS Code and OpenAI's models at most {_MOST_TOOLS}; offer fewer")
     if size > _MOST_LIST_BYTES:
         text = f"their list has {size:,} bytes, about {size // 4000 * 1000:,} tokens of a model's context"
         yield warning("tools", f"{text}: some hosts search it instead of showing it; shorten descriptions and schemas")

@@ -144,18 +144,17 @@ class _Operator(Struct, frozen=True, gc=False):
     separator: str
     is_named: bool
     ends: str
-    ends_among_several: str
 
 
 _OPERATORS: Final = {
-    "": _Operator("", ",", False, "/?#", "/?#,"),
-    "+": _Operator("", ",", False, "", ""),
-    "#": _Operator("#", ",", False, "", ""),
-    ".": _Operator(".", ".", False, "/?#", "/?#"),
-    "/": _Operator("/", "/", False, "/?#", "/?#"),
-    ";": _Operator(";", ";", True, "/?#;", "/?#;"),
-    "?": _Operator("?", "&", True, "#&", "#&"),
-    "&": _Operator("&", "&", True, "#&", "#&"),
+    "": _Operator("", ",", False, "/?#"),
+    "+": _Operator("", ",", False, ""),
+    "#": _Operator("#", ",", False, ""),
+    ".": _Operator(".", ".", False, "/?#"),
+    "/": _Operator("/", "/", False, "/?#"),
+    ";": _Operator(";", ";", True, "/?#;"),
+    "?": _Operator("?", "&", True, "#&"),
+    "&": _Operator("&", "&", True, "#&"),
 }
 
 
@@ -227,7 +226,7 @@ class UriTemplate:
             self._add(_Parameters(start, operator, re.compile(name), re.compile(bound)), _Literal(start, ""))
             return
 
-        ends = operator.ends if len(names) == 1 else operator.ends_among_several
+        ends = operator.ends + ("," if not sign and len(names) > 1 else "")
         run = re.compile(f"[^{re.escape(ends)}]*" if ends else r"[\s\S]*")
         least = 0 if operator.first else 1
 

@@ -15,7 +15,7 @@ import msgspec
 import pytest
 from msgspec import Meta
 
-from mcpd.server.functions.results import awaited, is_data
+from mcpd.server.functions.results import awaited, data_type
 
 
 class Block(msgspec.Struct):
@@ -87,7 +87,7 @@ def is_content(kind: Any) -> bool:
     ],
 )
 def test_data(hint: Any) -> None:
-    assert is_data(hint, is_content)
+    assert data_type(hint, is_content) is not None
 
 
 @pytest.mark.parametrize(
@@ -130,12 +130,12 @@ def test_data(hint: Any) -> None:
     ],
 )
 def test_no_data(hint: Any) -> None:
-    assert not is_data(hint, is_content)
+    assert data_type(hint, is_content) is None
 
 
 def test_without_a_word_on_content_all_structs_are_data() -> None:
-    assert is_data(Block)
-    assert is_data(list[Block])
+    assert data_type(Block) is not None
+    assert data_type(list[Block]) is not None
 
 
 def test_what_is_awaited_counts() -> None:

@@ -89,7 +89,7 @@ def test_a_tool_as_it_is_listed() -> None:
 def test_lists_instructions_and_resources() -> None:
     assert list(list_problems([f"t{n}" for n in range(100)], 99_000)) == []
     assert "Windsurf accepts at most 100" in str(*list_problems([f"t{n}" for n in range(101)]))
-    assert "VS Code and OpenAI's models accept at most 128" in str(*list_problems([f"t{n}" for n in range(129)]))
+    assert "VS Code and OpenAI's models at most 128" in str(*list_problems([f"t{n}" for n in range(129)]))
     assert "listed 2 times" in str(*list_problems(["a", "a"]))
     assert "about 50,000 tokens" in str(*list_problems(["a"], 200_000))
     assert list(instructions_problems(None)) == list(instructions_problems("x" * 512)) == []
