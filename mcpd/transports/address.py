@@ -119,11 +119,7 @@ async def bind(address: Address, *, is_guarded: bool) -> list[socket.socket]:
     """
     if address.path:
         raise ConfigurationError(f"Cannot listen on {address} here: give a port, for example :8080")
-    if address.host:
-        found = await _resolve(address)
-    else:
-        found = list(_LOOPBACK)
-
+    found = await _resolve(address)
     if not is_guarded:
         _refuse_open(address, found)
     return _listen_on_all(address, found)
@@ -134,7 +130,7 @@ async def bind_shared(address: Address) -> list[socket.socket]:
 
     The process that listens on them must check that the address is guarded (`check_guarded`).
     """
-    found = await _resolve(address) if address.host else list(_LOOPBACK)
+    found = await _resolve(address)
     if address.port:
         # Another process of the same user could share the port, so first make sure that it is free.
         close(_listen_on_all(address, found, listens=False))
@@ -183,7 +179,7 @@ def _listen_on_all(
 ) -> list[socket.socket]:
     for _ in range(_PORT_TRIES):
         sockets = _listen(address, found, listens, is_shared)
-        if sockets is not None:
+        if sockets:
             return sockets
 
     raise ConfigurationError("No port is free on both 127.0.0.1 and ::1: choose one, for example :8080")
@@ -229,6 +225,8 @@ def _is_left_behind(path: str) -> bool:
 
 async def _resolve(address: Address) -> list[str]:
     """Return the IP addresses of a host, in the resolver's order."""
+    if not address.host:
+        return list(_LOOPBACK)
     loop = asyncio.get_running_loop()
     try:
         found = await loop.getaddrinfo(address.host, None, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
@@ -240,8 +238,8 @@ async def _resolve(address: Address) -> list[str]:
     return list(dict.fromkeys(str(entry[4][0]) for entry in found))
 
 
-def _listen(address: Address, found: list[str], listens: bool, is_shared: bool) -> list[socket.socket] | None:
-    """Listen on all addresses; None if the port that the system chose for the first is taken on another."""
+def _listen(address: Address, found: list[str], listens: bool, is_shared: bool) -> list[socket.socket]:
+    """Listen on all addresses; on none if the port that the system chose for the first is taken on another."""
     sockets: list[socket.socket] = []
     port = address.port
     try:
@@ -252,13 +250,13 @@ def _listen(address: Address, found: list[str], listens: bool, is_shared: bool) 
                 if error.errno in (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL) and (sockets or host != found[-1]):
                     continue  # a machine without IPv6 (or IPv4): the other address is enough
                 if error.errno == errno.EADDRINUSE and sockets and address.port == 0:
-                    _close(sockets)
-                    return None
+                    close(sockets)
+                    return []
                 raise ConfigurationError(_explain(error, Address(host, port))) from None
             sockets.append(listening)
             port = listening.getsockname()[1]
     except BaseException:
-        _close(sockets)
+        close(sockets)
         raise
 
     return sockets
@@ -298,33 +296,18 @@ def _explain(error: OSError, address: Address) -> str:
     return f"Cannot listen on {address}: {error.strerror}"
 
 
-def _close(sockets: list[socket.socket]) -> None:
-    for listening in sockets:
-        listening.close()
-
-
 def _family(host: str) -> int | None:
     """Return AF_INET or AF_INET6 for an IP address, None for a name.
 
     Only link-local IPv6 addresses may have a zone, the name of a network interface (RFC 4007 section 11).
     """
     address, has_zone, zone = host.partition("%")
-    if has_zone:
-        is_zone = zone.isascii() and all(c.isalnum() or c in "-_." for c in zone) and zone != ""
-        return socket.AF_INET6 if is_zone and _is_link_local(address) else None
-
+    is_zone = zone.isascii() and zone.replace("-", "").replace("_", "").replace(".", "").isalnum()
     for family in (socket.AF_INET, socket.AF_INET6):
         try:
-            socket.inet_pton(family, host)
+            packed = socket.inet_pton(family, address)
         except (OSError, ValueError):
             continue
-        return family
+        is_link_local = family == socket.AF_INET6 and packed[0] == 0xFE and packed[1] & 0xC0 == 0x80
+        return family if not has_zone or (is_zone and is_link_local) else None
     return None
-
-
-def _is_link_local(address: str) -> bool:
-    try:
-        packed = socket.inet_pton(socket.AF_INET6, address)
-    except (OSError, ValueError):
-        return False
-    return packed[0] == 0xFE and packed[1] & 0xC0 == 0x80

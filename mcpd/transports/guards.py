@@ -49,9 +49,7 @@ class Access(Struct, frozen=True, kw_only=True):
 
     def or_by(self, authenticate: Authenticator | None) -> Access:
         """Return these settings with the server's own authenticator, unless they have one."""
-        return (
-            self if authenticate is None or self.authenticate is not None else replace(self, authenticate=authenticate)
-        )
+        return self if self.authenticate is not None else replace(self, authenticate=authenticate)
 
     @property
     def protection(self) -> Protection | None:

@@ -15,11 +15,11 @@ import re
 import select
 import shlex
 from codecs import getincrementaldecoder
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from weakref import WeakSet
 
-from mcpd.errors import CannotConnect, ConfigurationError, ConnectionLost, McpdError, ProtocolError
+from mcpd.errors import CannotConnect, ConfigurationError, ConnectionLost, McpdError
 from mcpd.protocol.channel import Receiver
 from mcpd.protocol.jsonrpc import Id
 from mcpd.protocol.principal import Origin
@@ -189,10 +189,13 @@ class ProcessChannel:
     def start(self, receiver: Receiver) -> None:
         """Begin to read. How the child has ended is said at the end."""
         self._receiver = receiver
-        self._channel.start(_ChildReceiver(receiver, self._output_ended))
+        self.receive = receiver.receive
+        self.receive_error = receiver.receive_error
+        self._channel.start(self)
         self._watching = asyncio.create_task(self._watch())
 
-    def _output_ended(self, error: McpdError | None) -> None:
+    def closed(self, error: McpdError | None = None) -> None:
+        """The child's output has ended."""
         assert self._receiver is not None
         if self._is_closed:
             self._receiver.closed(error)
@@ -322,60 +325,27 @@ async def open_process(
     """
     if not command or not all(isinstance(part, str) for part in command):
         raise ConfigurationError(f"{command!r}: a command is a list of strings, the program first")
-    pipes = _Pipes(with_stderr=stderr_bytes_per_second is not None and HAS_GROUPS)
+    child_in, fd_out = os.pipe()
+    fd_in, child_out = os.pipe()
+    fd_err = child_err = None
+    if stderr_bytes_per_second is not None and HAS_GROUPS:
+        fd_err, child_err = os.pipe()
     try:
-        process = ChildProcess(
-            command, stdin=pipes.child_in, stdout=pipes.child_out, stderr=pipes.child_err, env=env, cwd=cwd
-        )
+        process = ChildProcess(command, stdin=child_in, stdout=child_out, stderr=child_err, env=env, cwd=cwd)
     except BaseException as error:
-        pipes.close_ours()
+        _close(fd_in, fd_out, fd_err)
         if not isinstance(error, (OSError, ValueError)):
             raise
         raise ConfigurationError(reason_not_started(command, cwd, error)) from None
     finally:
-        pipes.close_childs()
+        _close(child_in, child_out, child_err)
 
     stderr = None
-    if pipes.fd_err is not None and stderr_bytes_per_second is not None:
-        stderr = StderrCopy(pipes.fd_err, os.path.basename(command[0]), stderr_bytes_per_second)
+    if fd_err is not None and stderr_bytes_per_second is not None:
+        stderr = StderrCopy(fd_err, os.path.basename(command[0]), stderr_bytes_per_second)
     shown = name or shlex.join(mask_command(command))
     shown = shown if len(shown) <= _LONG_NAME else f"{shown[:_LONG_NAME]}…"
-    return ProcessChannel(
-        process, pipes.fd_in, pipes.fd_out, name=shown, stderr=stderr, max_frame_bytes=max_frame_bytes
-    )
-
-
-class _ChildReceiver:
-    """Passes frames to the receiver, and the end of the connection to `closed`."""
-
-    def __init__(self, receiver: Receiver, closed: Callable[[McpdError | None], None]) -> None:
-        self._receiver = receiver
-        self._closed = closed
-        self.receive = receiver.receive
-
-    def receive_error(self, error: ProtocolError) -> None:
-        self._receiver.receive_error(error)
-
-    def closed(self, error: McpdError | None = None) -> None:
-        self._closed(error)
-
-
-class _Pipes:
-    """The pipes to a child: `fd_…` are our ends, `child_…` those that the child gets."""
-
-    def __init__(self, *, with_stderr: bool) -> None:
-        self.child_in, self.fd_out = os.pipe()
-        self.fd_in, self.child_out = os.pipe()
-        self.fd_err: int | None = None
-        self.child_err: int | None = None
-        if with_stderr:
-            self.fd_err, self.child_err = os.pipe()
-
-    def close_ours(self) -> None:
-        _close(self.fd_in, self.fd_out, self.fd_err)
-
-    def close_childs(self) -> None:
-        _close(self.child_in, self.child_out, self.child_err)
+    return ProcessChannel(process, fd_in, fd_out, name=shown, stderr=stderr, max_frame_bytes=max_frame_bytes)
 
 
 def _close(*descriptors: int | None) -> None:

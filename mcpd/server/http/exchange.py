@@ -172,8 +172,6 @@ class Exchange:
         self._event: asyncio.Event | None = None  # created when the application waits: most requests arrive whole
         self._head = b""
         self._is_chunked = False
-        self._left: int | None = None
-        """Bytes of the body that are not written yet; None if the length is unknown."""
 
     def notify(self) -> None:
         """Wake the application: more of the body arrived, the client has left, or the response is complete."""
@@ -249,18 +247,15 @@ class Exchange:
                 raise RuntimeError(f"{name!r}: {value!r} is not a valid header")
             name = name.lower()
             if name == b"content-length":
-                self._left, has_length = int(value), True
-            elif name == b"transfer-encoding":
-                self._is_chunked = True
+                has_length = True
             elif name == b"connection" and b"close" in [token.strip() for token in value.lower().split(b",")]:
                 self.keep_alive, says_close = False, True
             lines.append(b"%b: %b\r\n" % (name, value))
 
         if not self.keep_alive and not says_close:
             lines.append(b"connection: close\r\n")
-        if self.scope["method"] == "HEAD" or status in (204, 304):
-            self._left = 0
-        elif not has_length and not self._is_chunked and self.scope["http_version"] != "1.0":
+        has_body = self.scope["method"] != "HEAD" and status not in (204, 304)
+        if has_body and not has_length and self.scope["http_version"] != "1.0":
             # HTTP/1.0 has no chunks (RFC 9112 6.1): a body without a length ends with the connection.
             self._is_chunked = True
             lines.append(b"transfer-encoding: chunked\r\n")
@@ -274,10 +269,6 @@ class Exchange:
         elif self._is_chunked:
             body = b"%x\r\n%b\r\n" % (len(body), body) if body else b""
             body = body if more else body + b"0\r\n\r\n"
-        elif self._left is not None:
-            self._left -= len(body)
-            if self._left < 0 or (self._left and not more):
-                raise RuntimeError("The body does not have the length of content-length")
 
         # One write: the system call is the most expensive part of a response.
         if head and len(body) >= _MOST_JOINED:

@@ -270,17 +270,13 @@ def _checked(headers: Mapping[str, str], name: str) -> dict[str, str]:
         is_token = field.isascii() and field.replace("-", "").replace("_", "").replace(".", "").isalnum()
         if not is_token or field.lower() in _OURS or field.lower().startswith("sec-websocket-"):
             raise ConfigurationError(f"{name}: the header {printable(field, 100)} cannot be set; leave it out")
-        if not value.isprintable() or not _is_latin(value):
+        if not value.isprintable() or max(value, default="") > "\xff":
             raise ConfigurationError(f"{name}: the value of the header {field} is no single line of plain text")
     return dict(headers)
 
 
-def _is_latin(text: str) -> bool:
-    return all(ord(c) < 256 for c in text)
-
-
 class RefusedHandshake(HttpError):
-    """Return the error for a status other than 101, with advice about authorization."""
+    """The server has answered with a status other than 101."""
 
     def __init__(self, message: str, status: int, headers: Mapping[str, str], challenges: tuple[str, ...]) -> None:
         self.headers = headers
@@ -347,7 +343,7 @@ class ClientHandshake:
             self.opened.exception()  # the caller may have given up
 
     def _refused(self, error: Exception) -> TransportError:
-        """Return the text of a failed handshake: the status and the first line of the body."""
+        """Return the error of a failed handshake, with the status and the first line of the body."""
         name = self._to.name
         if not isinstance(error, InvalidStatus):
             cause = error.__cause__ or error

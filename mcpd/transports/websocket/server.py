@@ -29,7 +29,7 @@ from mcpd.transports.authentication import HandshakeFields, Refusal, RequestHead
 from mcpd.transports.guards import Access, Guard
 from mcpd.transports.websocket.connection import WebSocketChannel
 
-__all__ = ["Endpoint", "Limits", "WebSocketLimits", "WebSocketListener"]
+__all__ = ["Endpoint", "WebSocketLimits", "WebSocketListener"]
 
 
 wire_log = logging.getLogger("mcpd.websocket.wire")
@@ -163,12 +163,8 @@ class Handshake:
             elif response.status_code != 101:
                 response = _reject(protocol, Refusal(response.status_code, response.body.decode()), accept)
         else:
-            log.warning(
-                "Refused a connection from %s: %d %s",
-                printable(self._peer()),
-                refusal.status,
-                printable(refusal.text.rstrip()),
-            )
+            shown = printable(refusal.text.rstrip())
+            log.warning("Refused a connection from %s: %d %s", printable(self._peer()), refusal.status, shown)
             response = _reject(protocol, refusal, accept)
 
         if response.status_code == 101:
@@ -215,9 +211,6 @@ def _reject(protocol: ServerProtocol, refusal: Refusal, accept: str | None) -> R
 _PATHS = ("/mcp", "/")
 _IN_ORDER = (CloseCode.NORMAL_CLOSURE, CloseCode.GOING_AWAY, CloseCode.NO_STATUS_RCVD)
 
-Limits = WebSocketLimits
-"""The old name, for existing programs."""
-
 _DEFAULT_ACCESS = Access()
 _DEFAULT_LIMITS = WebSocketLimits()
 
@@ -263,10 +256,8 @@ class Endpoint:
     def check(self, headers: RequestHeaders) -> Principal | Refusal | Coroutine[Any, Any, Principal | Refusal]:
         """Return the user of a handshake or a refusal, or a coroutine of one."""
         refusal = self.guard.check_source(headers.get("host"), headers.get("origin"))
-        if refusal is not None:
-            return refusal
-        if self.guard.authentication is None:
-            return ANONYMOUS
+        if refusal is not None or self.guard.authentication is None:
+            return refusal or ANONYMOUS
         may_wait = self.authenticating < self.limits.max_authenticating
         found = self.guard.authentication.check(headers, may_wait=may_wait)
         if isinstance(found, Refusal) and self.guard.lets_in(found):
@@ -282,11 +273,8 @@ class Endpoint:
             return Refusal(404, f"Nothing is served at {path[:200]!r}: connect to {self.paths[0]}.\n")
 
         if len(self.connections) > self.limits.max_connections:
-            return Refusal(
-                503,
-                f"All {self.limits.max_connections} connections are in use; try again later.\n",
-                (("Retry-After", "5"),),
-            )
+            text = f"All {self.limits.max_connections} connections are in use; try again later.\n"
+            return Refusal(503, text, (("Retry-After", "5"),))
         return None
 
     def refused(self, status: int) -> None:
