@@ -13,6 +13,7 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import ExitStack
 from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Literal
@@ -30,8 +31,6 @@ if TYPE_CHECKING:
     from mcpd.protocol.channel import Channel, Ending, Listener, Receiver, Watcher
     from mcpd.server.core import ServerCore
     from mcpd.server.lifespan import Lifespan
-    from mcpd.server.observe.tracing import Tracing
-    from mcpd.transports.recorder import WireLog
 
 __all__ = ["Settings", "run", "serve", "serve_here"]
 
@@ -239,8 +238,8 @@ class _Clients:
         self._leaving = self._leave  # one bound method for all connections
         self._is_paused = False
         self._watching: Watcher | None = None
-        self._tracing: Tracing | None = None
-        self._wire_log: WireLog | None = None
+        self._observers = ExitStack()
+        """Ends metrics, traces and the wire log."""
 
     async def watch(self, settings: Settings) -> None:
         """Start metrics and the control socket, before the first client. Raises ConfigurationError."""
@@ -250,19 +249,23 @@ class _Clients:
             from mcpd.server.observe.watching import Watching
 
             self._watching = Watching(self._server, settings, lambda: self.connections)
+        self._observers.callback(self._watching.stop)
         await self._watching.start()
 
     def trace(self) -> None:
         from mcpd.server.observe.tracing import Tracing
 
-        self._tracing = Tracing.begin(self._server)
+        tracing = Tracing.begin(self._server)
+        if tracing is not None:
+            self._observers.callback(tracing.stop)
 
     def write_wire_log(self, path: str) -> None:
         """Record each frame. Raises ConfigurationError for a file that cannot be written."""
         from mcpd.transports.recorder import WireLog
 
-        self._wire_log = WireLog(path)
-        self._server.add_observer(self._wire_log)
+        wire_log = WireLog(path)
+        self._server.add_observer(wire_log)
+        self._observers.callback(wire_log.close)
 
     def are_served(self) -> None:
         if self._watching is not None:
@@ -300,12 +303,7 @@ class _Clients:
         self.pause()
         for listener in self._listeners:
             await listener.aclose()
-        if self._watching is not None:
-            self._watching.stop()
-        if self._tracing is not None:
-            self._tracing.stop()
-        if self._wire_log is not None:
-            self._wire_log.close()
+        self._observers.close()
 
     def _accept(self, channel: Channel, *, is_only: bool = False) -> Receiver:
         """Return a connection for a client; see `channel.Accept`."""

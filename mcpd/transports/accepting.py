@@ -94,7 +94,8 @@ class ConnectionLimit:
         """The connections that one acceptor may accept per iteration: uncounted ones may use half of the reserve."""
         self.count = 0
         self._descriptors = soft
-        self._acceptors: set[Acceptor] = set()
+        self.acceptors: set[Acceptor] = set()
+        """These pause while the limit is reached."""
         self._logged = -_LOG_EVERY
 
     def check(self, configured: int) -> None:
@@ -110,7 +111,7 @@ class ConnectionLimit:
         """Count a new connection."""
         self.count += 1
         if self.count >= self.most:
-            for acceptor in self._acceptors:
+            for acceptor in self.acceptors:
                 acceptor.pause()
             now = asyncio.get_running_loop().time()
             if now - self._logged >= _LOG_EVERY:
@@ -126,16 +127,8 @@ class ConnectionLimit:
         """Count the end of a connection."""
         self.count -= 1
         if self.count < self.most:
-            for acceptor in self._acceptors:
+            for acceptor in self.acceptors:
                 acceptor.resume()
-
-    def add(self, acceptor: Acceptor) -> None:
-        """Pause this acceptor whenever the limit is reached."""
-        self._acceptors.add(acceptor)
-
-    def discard(self, acceptor: Acceptor) -> None:
-        """Forget an acceptor that is closed."""
-        self._acceptors.discard(acceptor)
 
 
 class WebSocketLimits(Struct, frozen=True, kw_only=True):
@@ -194,7 +187,7 @@ class Acceptor:
 
     async def start(self) -> None:
         """Start accepting. The sockets are closed if that fails."""
-        self._connection_limit.add(self)
+        self._connection_limit.acceptors.add(self)
         try:
             await self._open()
         except BaseException:
@@ -244,7 +237,7 @@ class Acceptor:
         and may have sent a request.
         """
         self._is_closed = True
-        self._connection_limit.discard(self)
+        self._connection_limit.acceptors.discard(self)
         if self._opening is not None:
             self._opening.cancel()
             self._opening = None

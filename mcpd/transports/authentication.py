@@ -339,20 +339,16 @@ def _judged(found: object) -> Principal | Refusal:
 
 
 def _is_proper(refusal: Refusal) -> bool:
-    texts: list[object] = [refusal.text]
     try:
-        for name, value in refusal.headers:
-            if not name.isascii() or not name.replace("-", "").isalnum():
-                return False
-            texts.append(value)
-            if not value.isascii() or not value.isprintable():
-                return False
-
+        names = [name.replace("-", "") for name, _ in refusal.headers]
+        values = [value for _, value in refusal.headers]
+        is_good = all(name.isascii() and name.isalnum() for name in names)
+        is_good &= all(value.isascii() and value.isprintable() for value in values)
         refusal.text.encode()
     except (AttributeError, TypeError, ValueError):
         return False
-    texts.append(refusal.error)
-    return refusal.status in _REFUSALS and all(isinstance(text, str) for text in texts)
+    texts: list[object] = [refusal.text, refusal.error, *values]
+    return is_good and refusal.status in _REFUSALS and all(isinstance(text, str) for text in texts)
 
 
 class HandshakeFields:

@@ -18,7 +18,7 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import IO, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
@@ -80,22 +80,8 @@ class ChildProcess:
             process_group=None if new_session or not HAS_GROUPS else 0,
         )
         self.pid = self._process.pid
+        self.stdin, self.stdout, self.stderr = self._process.stdin, self._process.stdout, self._process.stderr
         self._group_has_ended = False
-
-    @property
-    def stdin(self) -> IO[bytes] | None:
-        """Our end of the pipe to its stdin."""
-        return self._process.stdin
-
-    @property
-    def stdout(self) -> IO[bytes] | None:
-        """Our end of the pipe from its stdout."""
-        return self._process.stdout
-
-    @property
-    def stderr(self) -> IO[bytes] | None:
-        """Our end of the pipe from its stderr."""
-        return self._process.stderr
 
     @property
     def returncode(self) -> int | None:

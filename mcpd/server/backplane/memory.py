@@ -9,6 +9,8 @@ from collections.abc import Callable, Sequence
 from heapq import heapify, heappop, heappush
 from time import monotonic
 
+from msgspec import Struct
+
 from mcpd.protocol.printable import printable
 from mcpd.server.backplane.base import BackplaneAway, Item, Receive
 
@@ -167,16 +169,13 @@ class _Lives:
         return min(self._ends, key=self._ends.__getitem__)
 
 
-class _Queued:
+class _Queued(Struct, eq=False):
     """An item of a queue, with its owner and the end of the lease."""
 
-    __slots__ = ("data", "number", "until", "who")
-
-    def __init__(self, number: int, data: bytes) -> None:
-        self.number = number
-        self.data = data
-        self.who = ""
-        self.until = 0.0
+    number: int
+    data: bytes
+    who: str = ""
+    until: float = 0.0
 
 
 class MemoryBackplane(OwnBus):

@@ -17,6 +17,8 @@ from email.utils import formatdate
 from http import HTTPStatus
 from typing import Any, Protocol, TypeAlias
 
+from msgspec import Struct
+
 from mcpd.server.http.request import Departure, Header, Receive, Scope, Send
 from mcpd.transports.accepting import ConnectionLimit, CountedConnections
 from mcpd.transports.authentication import Refusal
@@ -147,31 +149,29 @@ class Connection(Protocol):
         """Continue to read: the application consumes the body."""
 
 
-class Exchange:
+class Exchange(Struct, eq=False):
     """One request and its response, with the `receive` and `send` of ASGI."""
 
-    def __init__(
-        self, connection: Connection, scope: dict[str, Any], *, keep_alive: bool, waits_to_continue: bool
-    ) -> None:
-        self._connection = connection
-        self.scope = scope
-        self.keep_alive = keep_alive
-        self.waits_to_continue = waits_to_continue
-        """The client sends its body only after `100 Continue` (RFC 9110 10.1.1)."""
-        self.body = bytearray()
-        """The part of the body that the application has not received yet."""
-        self.more_body = True
-        self.is_gone = False
-        """The client has left, or the connection itself has answered: nothing more is written."""
-        self.is_begun = False
-        """The application has received the request."""
-        self.is_started = False
-        self.is_complete = False
-        self.departure: Departure | None = None
-        self._has_news = False
-        self._event: asyncio.Event | None = None  # created when the application waits: most requests arrive whole
-        self._head = b""
-        self._is_chunked = False
+    _connection: Connection
+    scope: dict[str, Any]
+    keep_alive: bool
+    waits_to_continue: bool
+    """The client sends its body only after `100 Continue` (RFC 9110 10.1.1)."""
+    body: bytearray = bytearray()
+    """The part of the body that the application has not received yet."""
+    more_body: bool = True
+    is_gone: bool = False
+    """The client has left, or the connection itself has answered: nothing more is written."""
+    is_begun: bool = False
+    """The application has received the request."""
+    is_started: bool = False
+    is_complete: bool = False
+    departure: Departure | None = None
+    _has_news: bool = False
+    _event: asyncio.Event | None = None
+    """Created when the application waits: most requests arrive whole."""
+    _head: bytes = b""
+    _is_chunked: bool = False
 
     def notify(self) -> None:
         """Wake the application: more of the body arrived, the client has left, or the response is complete."""

@@ -11,6 +11,8 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from mcpd.protocol.jsonrpc import Id
 from mcpd.protocol.principal import ANONYMOUS, Origin, Principal
 from mcpd.server.http.event_stream import EventStreamResponse
@@ -34,30 +36,17 @@ class Unavailable(Refused):
         super().__init__(Refusal(503, f"The server {why}; try again later.\n", (("Retry-After", "5"),)))
 
 
-class SharedState:
-    """The shared state of a session that any node can serve: its uid, the expiry of its id as `time.time` counts, and
-    the stored settings as they are on the backplane."""
+class SharedState(Struct, eq=False):
+    """The shared state of a session that any node can serve, with the stored settings as they are on the backplane."""
 
-    __slots__ = ("ends", "level", "raw", "rest", "saving", "uid", "watched")
-
-    def __init__(
-        self,
-        uid: str,
-        ends: float,
-        rest: float,
-        raw: bytes | None = None,
-        level: str | None = "info",
-        watched: frozenset[str] = frozenset(),
-    ) -> None:
-        self.uid = uid
-        self.ends = ends
-        self.rest = rest
-        """Seconds for which the backplane must keep its data."""
-        self.raw = raw
-        self.level = level
-        self.watched = watched
-        self.saving: asyncio.Lock | None = None
-        """Serializes the changes of this node."""
+    uid: str
+    rest: float
+    """Seconds for which the backplane must keep its data."""
+    raw: bytes | None = None
+    level: str | None = "info"
+    watched: frozenset[str] = frozenset()
+    saving: asyncio.Lock | None = None
+    """Serializes the changes of this node."""
 
     def has(self, level: str | None, watched: ChargedTexts | None) -> bool:
         """Whether these settings are the stored ones."""
@@ -110,6 +99,11 @@ class HttpSession:
         self._latest: Reply | EventStreamResponse | None = None
         self._held: deque[bytes] | None = None
         self._next_stream = 0
+
+    @property
+    def uid(self) -> str:
+        """The name by which other processes know the session; empty without sharing."""
+        return "" if self.sealed is None else self.sealed.uid
 
     @property
     def is_restorable(self) -> bool:

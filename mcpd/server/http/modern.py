@@ -204,19 +204,6 @@ class _NullChannel:
         """There is nothing to close."""
 
 
-class _GivenUp:
-    """Cancels a call whose client has left."""
-
-    __slots__ = ("_call", "_connection")
-
-    def __init__(self, connection: ServerConnection, call: Call) -> None:
-        self._connection = connection
-        self._call = call
-
-    def __call__(self) -> None:
-        self._connection.cancel(self._call)
-
-
 class ModernEndpoint:
     """Answers requests that contain their version."""
 
@@ -277,7 +264,7 @@ class ModernEndpoint:
 
     def _waits(self, reply: Reply, connection: ServerConnection, call: Call) -> None:
         self._core.open.add(connection)
-        reply.watch_for_disconnect(_GivenUp(connection, call))
+        reply.watch_for_disconnect(partial(connection.cancel, call))
 
     async def _post_other(self, request: HttpRequest, message: Notification | Response | Failure | list[Any]) -> None:
         """Handle a notification. Those of the protocol have no effect: clients cancel by leaving (S26-053)."""

@@ -65,11 +65,10 @@ class StreamFollower:
 
     def _relay(self, session: HttpSession, stream: ResumableStream) -> _Relay:
         if not isinstance(stream.relay, _Relay):
-            assert session.sealed is not None
             settings = self._core.settings
             stream.relay = _Relay(
                 self._node,
-                _log_name(session.sealed.uid, self._node.id, stream.number),
+                _log_name(session.uid, self._node.id, stream.number),
                 settings.max_stored_events,
                 settings.max_stored_bytes,
             )
@@ -107,8 +106,7 @@ class StreamFollower:
 
     async def begin(self, session: HttpSession, owner: str, number: int, after: int) -> FollowedStream:
         """Follow a stream of the node `owner` from an event on. Raises Unavailable."""
-        assert session.sealed is not None
-        followed = FollowedStream(self._node, session.sealed.uid, owner, number, after)
+        followed = FollowedStream(self._node, session.uid, owner, number, after)
         self._followed[followed.id] = followed
         try:
             await followed.begin()
@@ -351,11 +349,10 @@ class Nodes:
             subscriptions.missed()
 
     def _on_stream_node(self, session: HttpSession, where: str) -> None:
-        assert session.sealed is not None
         session.stream_node = "" if where == self._node.id else where
         held = session.take_held() if session.stream_node else []
         if held:
-            self._node.post(self._node.send(where, "deliver", session.sealed.uid, held))
+            self._node.post(self._node.send(where, "deliver", session.uid, held))
 
     def send(self, session: HttpSession, frame: bytes, method: str | None) -> None:
         """Send a frame on the newest GET stream, which is on another node."""
@@ -363,9 +360,8 @@ class Nodes:
             self._node.post(self._deliver(session, frame))
 
     async def _deliver(self, session: HttpSession, frame: bytes) -> None:
-        assert session.sealed is not None
         where = session.stream_node
-        if not where or not await self._node.send(where, "deliver", session.sealed.uid, [frame]):
+        if not where or not await self._node.send(where, "deliver", session.uid, [frame]):
             session.stream_node = "" if session.stream_node == where else session.stream_node
             session.deliver(frame)
 
@@ -382,14 +378,13 @@ class Nodes:
         A response gets 400 if its node is gone or never existed. A cancellation is sent to all nodes. Raises
         Unavailable if the node does not receive now, so that the client sends the response again.
         """
-        assert session.sealed is not None
         if isinstance(message, Request):
             return None
         if isinstance(message, Notification):
             if message.method == "notifications/cancelled":
                 # Any node may run the call.
                 frame = call(message.method, message.params)
-                self._node.post(self._node.broadcast("cancel", session.sealed.uid, frame))
+                self._node.post(self._node.broadcast("cancel", session.uid, frame))
             return None
 
         node, dot, _ = message.id.partition(".") if isinstance(message.id, str) else ("", "", "")
@@ -397,7 +392,7 @@ class Nodes:
             return None
         frame = encode(Result(message.id, message.result)) if isinstance(message, Response) else encode(message)
         try:
-            return 202 if await self._node.send_reliably(node, "answer", session.sealed.uid, frame) else 400
+            return 202 if await self._node.send_reliably(node, "answer", session.uid, frame) else 400
         except BackplaneAway:
             raise Unavailable("cannot reach the process that this answers") from None
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
+from msgspec import Struct
+
 from mcpd.protocol.jsonrpc import Id
 from mcpd.protocol.principal import Origin
 from mcpd.protocol.wire.sse import KEEP_ALIVE
@@ -20,29 +22,25 @@ _MOST_EARLY = 64 * 1024
 _MORE_HEADERS = HEADERS[1:]
 
 
-class Reply:
+class Reply(Struct, eq=False):
     """The response to one POST and the messages before it. A connection with a single request uses it as channel."""
 
     is_multiplexed = False
 
-    __slots__ = ("_early", "_early_bytes", "_ending", "_is_disconnected", "_is_done", "_is_quiet", "_keep_alive",
-                 "_new_stream", "_on_disconnect", "_own", "_watcher", "request", "stream")  # fmt: skip
-
-    def __init__(self, request: HttpRequest, new_stream: Callable[[], ResumableStream], keep_alive: KeepAlive) -> None:
-        self.request = request
-        self.stream: ResumableStream | None = None
-        """The event stream, if the reply has become one."""
-        self._new_stream = new_stream
-        self._keep_alive = keep_alive
-        self._early: list[bytes] = []
-        self._early_bytes = 0
-        self._own: EventStreamResponse | None = None
-        self._on_disconnect: Callable[[], None] | None = None
-        self._ending: asyncio.Future[None] | None = None
-        self._watcher: Departure | asyncio.Task[None] | None = None
-        self._is_done = False
-        self._is_disconnected = False
-        self._is_quiet = False
+    request: HttpRequest
+    _new_stream: Callable[[], ResumableStream]
+    _keep_alive: KeepAlive
+    stream: ResumableStream | None = None
+    """The event stream, if the reply has become one."""
+    _early: list[bytes] = []
+    _early_bytes: int = 0
+    _own: EventStreamResponse | None = None
+    _on_disconnect: Callable[[], object] | None = None
+    _ending: asyncio.Future[None] | None = None
+    _watcher: Departure | asyncio.Task[None] | None = None
+    _is_done: bool = False
+    _is_disconnected: bool = False
+    _is_quiet: bool = False
 
     # -- as a channel ------------------------------------------------------------------------
 
@@ -85,7 +83,7 @@ class Reply:
 
     # -- from the request to the response ----------------------------------------------------
 
-    def watch_for_disconnect(self, on_disconnect: Callable[[], None] | None = None) -> None:
+    def watch_for_disconnect(self, on_disconnect: Callable[[], object] | None = None) -> None:
         """Watch the client while the call runs; `on_disconnect` is called if it leaves before the end."""
         loop = asyncio.get_running_loop()
         self._on_disconnect = on_disconnect

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Protocol
 
+from msgspec import Struct
+
 from mcpd.protocol.budget import SMALL, Charge
 from mcpd.protocol.wire.sse import event, priming
 from mcpd.server.backplane.base import EventStore
@@ -84,25 +86,22 @@ class Relay(Protocol):
         """Report the end of the stream."""
 
 
-class ResumableStreams:
+class ResumableStreams(Struct, eq=False):
     """The streams of one session that can be resumed, by number. `make_store` returns the store for a session's id.
 
     A stream that is not over can be resumed even if none of its events is stored.
     """
 
-    __slots__ = ("_by_number", "_left", "_make_store", "_session_id", "_store", "node", "on_lost", "retry_ms")
-
-    def __init__(self, session_id: str, make_store: Callable[[str], EventStore], retry_ms: int) -> None:
-        self.retry_ms = retry_ms
-        self._session_id = session_id
-        self._make_store = make_store
-        self._by_number: dict[int, ResumableStream] = {}
-        self._left: tuple[ResumableStream, ...] = ()
-        self._store: EventStore | None = None
-        self.node = ""
-        """The node that sends the events, with which their ids begin; empty for a single process."""
-        self.on_lost: Callable[[ResumableStream], object] | None = None
-        """Called when a stream loses its connection before its end."""
+    _session_id: str
+    _make_store: Callable[[str], EventStore]
+    retry_ms: int
+    node: str = ""
+    """The node that sends the events, with which their ids begin; empty for a single process."""
+    on_lost: Callable[[ResumableStream], object] | None = None
+    """Called when a stream loses its connection before its end."""
+    _by_number: dict[int, ResumableStream] = {}
+    _left: tuple[ResumableStream, ...] = ()
+    _store: EventStore | None = None
 
     @property
     def has_unread(self) -> bool:

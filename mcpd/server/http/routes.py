@@ -15,7 +15,7 @@ import logging
 import re
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 from urllib.parse import urlsplit
 
 from msgspec.json import encode
@@ -28,7 +28,7 @@ from mcpd.protocol.versions import table
 from mcpd.server.context.peer import is_failure
 from mcpd.server.functions.results import to_builtins
 from mcpd.server.functions.threads import run_in_thread
-from mcpd.server.http.core import Core
+from mcpd.server.http.core import Core, HttpSettings
 from mcpd.server.http.request import BadRequest, Header, HttpRequest
 from mcpd.server.http_backend import Backend
 from mcpd.transports.authentication import Refusal, RequestHeaders
@@ -131,25 +131,26 @@ def checked_public_url(url: str) -> str:
 class ServerCard:
     """The Server Card of one application, and the catalog that names it.
 
-    `endpoint` is the path of the endpoint, and `public_url` its URL, by default the URL of the request. With
-    `is_public` no credentials are needed, with `any_origin` web pages may read both. `needs_token` declares that
-    clients need a bearer token.
+    `endpoint` is the path of the endpoint. Credentials are needed if the endpoint `asks` for them, unless the card is
+    public. `needs_token` declares that clients need a bearer token.
     """
 
     def __init__(
         self,
         identity: Implementation,
         endpoint: str,
-        public_url: str,
+        settings: HttpSettings,
         *,
-        is_public: bool,
-        any_origin: bool,
+        asks: bool,
         needs_token: bool,
     ) -> None:
         self._identity = identity
         self._endpoint = endpoint.rstrip("/")
-        self._url = checked_public_url(public_url)
+        self._url = checked_public_url(settings.public_url)
         self._needs_token = needs_token
+        # By default, a page in a browser cannot find out what runs on its machine.
+        any_origin = settings.server_card == "public"
+        is_public = any_origin or not asks
         self._headers = {"Cache-Control": f"{'public' if is_public else 'private'}, max-age=3600"}
         if any_origin:
             self._headers |= _FOR_PAGES
@@ -272,12 +273,11 @@ FindSender: TypeAlias = Callable[[HttpRequest], Coroutine[Any, Any, Principal | 
 """Returns the sender of a request, or its refusal."""
 
 
-class _Caller:
+class _Caller(NamedTuple):
     """The owner of the thread that a plain function takes, like the exchange of a call."""
 
-    def __init__(self, request: HttpRequest, client: str) -> None:
-        self.owner: tuple[object, str] = (request, client)
-        self.subject = request.path
+    owner: tuple[object, str]
+    subject: str
 
 
 class Router:
@@ -457,7 +457,7 @@ class Router:
             arguments = (_asked(request, route, body, lifespan),) if route.takes_request else ()
             if route.is_async:
                 return await route.function(*arguments)  # type: ignore[misc]
-            caller = _Caller(request, self._core.owner(request))
+            caller = _Caller((request, self._core.owner(request)), request.path)
             return await run_in_thread(route.function, *arguments, exchange=caller)
         except (InvalidRequest, InvalidParams) as error:
             return Refusal(404 if isinstance(error, ResourceNotFound) else 400, error.message + "\n")
@@ -522,17 +522,7 @@ def _card_routes(core: Core, server: Backend, guard: Guard, *, asks: bool, endpo
     if settings.server_card == "never":
         checked_public_url(settings.public_url)
         return ()
-    # By default, a page in a browser cannot find out what runs on its machine.
-    is_told_all = settings.server_card == "public"
-    card = ServerCard(
-        server.identity,
-        endpoint,
-        settings.public_url,
-        is_public=is_told_all or not asks,
-        any_origin=is_told_all,
-        needs_token=guard.has_token,
-    )
-    return card.routes
+    return ServerCard(server.identity, endpoint, settings, asks=asks, needs_token=guard.has_token).routes
 
 
 def _open_methods(request: HttpRequest, found: Mapping[str, Route], route: Route | None) -> list[str]:

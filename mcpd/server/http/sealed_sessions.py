@@ -198,7 +198,7 @@ class SealedSessions:
         assert state.version is not None
         client = _encode(_Client(state.client.capabilities, state.client.info))
         session.id, sealed = self._sealer.seal(session.principal, state.version.name, client)
-        session.sealed = SharedState(sealed.uid, sealed.ends, sealed.rest)
+        session.sealed = SharedState(sealed.uid, sealed.rest)
         if sealed.client is None:
             try:
                 await self._backplane.set(_key(sealed.uid, "f"), client, sealed.rest)
@@ -353,7 +353,7 @@ def _key(uid: str, kind: str) -> str:
 
 def _record(sealed: SealedId, raw_client: bytes, raw: bytes | None) -> SessionRecord:
     client, settings = _read_client(raw_client), _settings(raw)
-    shared = SharedState(sealed.uid, sealed.ends, sealed.rest, raw, settings.level, frozenset(settings.watched))
+    shared = SharedState(sealed.uid, sealed.rest, raw, settings.level, frozenset(settings.watched))
     return SessionRecord(table.get(sealed.version), ClientIdentity(client.capabilities, client.info), shared)
 
 

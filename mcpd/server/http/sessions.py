@@ -209,8 +209,8 @@ class Sessions:
         if self._by_id.pop(session.id, None) is None:
             self._by_owner[session.owner] += 1
             self._by_address[address_of(session.owner)] += 1
-            if session.sealed is not None:
-                self._by_uid[session.sealed.uid] = session
+            if session.uid:
+                self._by_uid[session.uid] = session
         self._by_id[session.id] = session
 
     def end(self, session: HttpSession) -> None:
@@ -220,8 +220,7 @@ class Sessions:
                 counter[key] -= 1
                 if not counter[key]:
                     del counter[key]
-            if session.sealed is not None:
-                self._by_uid.pop(session.sealed.uid, None)
+            self._by_uid.pop(session.uid, None)
         self.drop(session)
 
     def drop(self, session: HttpSession) -> None:

@@ -278,7 +278,7 @@ class Meter(HookedObserver):
         self._is_tool = is_tool
         self._series: dict[_Key, _Series] = {}
         self._durations: dict[tuple[str, str], _Series] = {}
-        self._open: dict[tuple[str, str], int] = {}
+        self._open: dict[str, int] = {}
         self._refused: dict[str, int] = {}
         self._commands: dict[tuple[str, str], _Series] = {}
         self._hooks: dict[str, _MeterHooks] = {}
@@ -314,12 +314,11 @@ class Meter(HookedObserver):
 
     def session_opened(self, transport: str) -> None:
         """Count a session that is open. It has no version yet."""
-        key = transport, ""
-        self._open[key] = self._open.get(key, 0) + 1
+        self._open[transport] = self._open.get(transport, 0) + 1
 
     def session_closed(self, session: Session, transport: str, seconds: float) -> None:
         """Count a session that has ended."""
-        self._open[transport, ""] -= 1
+        self._open[transport] -= 1
         version = "" if session.version is None else session.version.name
         self._durations.setdefault((transport, version), _Series()).observe(seconds)
 
@@ -354,8 +353,11 @@ class Meter(HookedObserver):
     def _families(self) -> list[Family]:
         calls = [series.sample(_call_labels(key)) for key, series in list(self._series.items())]
         lives = [series.sample(_session_labels(*key)) for key, series in list(self._durations.items())]
-        sessions = [Sample(_session_labels(*key), count) for key, count in list(self._open.items())]
-        commands = [series.sample(_command_labels(*key)) for key, series in list(self._commands.items())]
+        sessions = [Sample(_session_labels(name, ""), count) for name, count in list(self._open.items())]
+        commands = [
+            series.sample(_present(("command", key[0]), ("error_type", key[1])))
+            for key, series in list(self._commands.items())
+        ]
         refused = [Sample((("reason", reason),), count) for reason, count in list(self._refused.items())]
         return [
             Family(
@@ -380,26 +382,20 @@ class Meter(HookedObserver):
 
 def _call_labels(key: _Key) -> Labels:
     transport, version, method, tool, error = key
-    named = (
-        ("mcp_method_name", method),
-        ("gen_ai_tool_name", tool),
-        ("error_type", error),
-    )
-    return tuple(pair for pair in named if pair[1]) + _session_labels(transport, version)
-
-
-def _command_labels(command: str, error: str) -> Labels:
-    named = (("command", command), ("error_type", error))
-    return tuple(pair for pair in named if pair[1])
+    named = _present(("mcp_method_name", method), ("gen_ai_tool_name", tool), ("error_type", error))
+    return named + _session_labels(transport, version)
 
 
 def _session_labels(transport: str, version: str) -> Labels:
-    named = (
+    return _present(
         ("mcp_protocol_version", version),
         ("network_transport", _TRANSPORTS.get(transport, _OTHER)),
         ("network_protocol_name", _PROTOCOLS.get(transport, "")),
     )
-    return tuple(pair for pair in named if pair[1])
+
+
+def _present(*labels: tuple[str, str]) -> Labels:
+    return tuple(label for label in labels if label[1])
 
 
 class _MeterHooks(SessionHooks):

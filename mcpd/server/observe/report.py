@@ -21,7 +21,7 @@ from mcpd import __version__
 from mcpd.protocol.methods import SUBJECTS
 from mcpd.protocol.printable import mask_text, printable
 from mcpd.server.observe.http_thread import ObserverResponse
-from mcpd.server.observe.metrics import OPEN_METRICS, TEXT, Family, Sample, expose, process_families, wants_open_metrics
+from mcpd.server.observe.metrics import Family, Sample, process_families
 
 if TYPE_CHECKING:
     from mcpd.protocol.types.base import Implementation
@@ -272,11 +272,6 @@ class Report:
         if self.state != "ready":
             return ObserverResponse(503, b"shutting down\n" if self.state == "stopping" else b"starting\n")
         return self.health()
-
-    def metrics(self, accept: str | None) -> ObserverResponse:
-        """Return all metrics as text, in the format of an `Accept` header."""
-        is_open = wants_open_metrics(accept)
-        return ObserverResponse(200, expose(self.families(), open_metrics=is_open), OPEN_METRICS if is_open else TEXT)
 
     def families(self) -> list[Family]:
         """Return all metrics of this process."""

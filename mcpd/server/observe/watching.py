@@ -15,7 +15,7 @@ import socket
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from msgspec.json import encode
 from msgspec.structs import replace
@@ -33,19 +33,13 @@ from mcpd.transports.authentication import TokenAuthenticator
 from mcpd.transports.guards import Access, Guard
 from mcpd.transports.routes import Route, RouteRequest, RouteResponse
 
-if TYPE_CHECKING:
-    from mcpd.server.observe.metrics import Family
-    from mcpd.server.observe.report import Status
-    from mcpd.server.settings import Settings
-    from mcpd.transports.routes import Route
-
 
 def routes_of(report: Report) -> tuple[Route, ...]:
     """Return the routes `/metrics` and `/statusz`. They require the credentials of the endpoint, which therefore must
     require a token, or be for this machine only."""
 
     async def metrics(request: RouteRequest) -> RouteResponse:
-        response = report.metrics(request.headers.get("accept"))
+        response = exposed(report.families(), request.headers.get("accept"))
         return RouteResponse(response.body, content_type=response.content_type)
 
     async def statusz() -> RouteResponse:
