@@ -89,6 +89,7 @@ def _take_process(settings: Settings) -> None:
         from mcpd.transports.accepting import raise_descriptor_limit
 
         raise_descriptor_limit()
+
     from mcpd.transports.stdio import claim, fill_gaps
 
     if settings.announce is None:
@@ -204,7 +205,7 @@ def _is_traced(environment: Mapping[str, str]) -> bool:
 
 
 def _is_watched(settings: Settings) -> bool:
-    """Return whether metrics or the control socket are enabled; otherwise their modules are not loaded."""
+    # Return whether metrics or the control socket are enabled; otherwise their modules are not loaded.
     has_clients = settings.http is not None or settings.ws is not None or bool(settings.listeners)
     return settings.metrics is not None or settings.control == "always" or (settings.control == "auto" and has_clients)
 
@@ -238,8 +239,8 @@ class _Clients:
         self._leaving = self._leave  # one bound method for all connections
         self._is_paused = False
         self._watching: Watcher | None = None
+        # Ends metrics, traces and the wire log.
         self._observers = ExitStack()
-        """Ends metrics, traces and the wire log."""
 
     async def watch(self, settings: Settings) -> None:
         """Start metrics and the control socket, before the first client. Raises ConfigurationError."""
@@ -322,7 +323,7 @@ class _Clients:
         connection.abort()
 
     def _end(self, connection: ServerConnection, ended: asyncio.Future[McpdError | None]) -> None:
-        """The only client has closed its end: answer its calls, unless the connection was lost."""
+        # The only client has closed its end: answer its calls, unless the connection was lost.
         if ended.result() is not None:
             connection.abort()
         log.debug("stopping: the client has closed the connection")
@@ -378,6 +379,7 @@ async def _finish(clients: _Clients, grace: float, stop: Stop) -> None:
     if not finishing.done():
         for connection in connections:
             connection.abort()
+
     await asyncio.wait([finishing], timeout=2)
 
 
@@ -403,8 +405,10 @@ def settings_for(
         ways = 'choose transports with stdio=True, ws=":8080" or http=":8080"'
         known = ", ".join(name for name in Settings.__struct_fields__ if name not in ("stdio", "ws", "http"))
         raise TypeError(f"run() has no option {unknown[0]}; {ways}; the other options are {known}")
+
     for name, address in (("ws", ws), ("http", http)):
         if address is not None and not isinstance(address, str):
             raise ConfigurationError(f'{name}={address!r} is not an address; use a str such as ":8080"')
+
     has_others = ws is not None or http is not None or bool(others.get("listeners"))
     return Settings(stdio=stdio or not has_others, ws=ws, http=http, **others)

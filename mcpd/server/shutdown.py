@@ -27,22 +27,22 @@ ENDING_SECONDS = 3.0
 HURRY_SECONDS = 1.5
 """The same after a second signal."""
 
+# Time until signals can end code that Python does not interrupt.
 _ONCE_SECONDS = 0.25
-"""Time until signals can end code that Python does not interrupt."""
 
+# Time for threads to end that have nothing left to do.
 _IDLE_SECONDS = 0.25
-"""Time for threads to end that have nothing left to do."""
 
+# Time for the last log lines, if threads still run.
 _LAST_SECONDS = 1.0
-"""Time for the last log lines, if threads still run."""
 
+# How much later the alarm comes than the thread, which is late itself on a busy machine.
 _ALARM_SECONDS = 5.0
-"""How much later the alarm comes than the thread, which is late itself on a busy machine."""
 
 _LONGEST_ALARM = 1e8
 
+# Interval of the checks whether the event loop still runs, after the end of the input.
 _LOOK_SECONDS = 0.25
-"""Interval of the checks whether the event loop still runs, after the end of the input."""
 
 
 class ExitDeadline:
@@ -169,7 +169,7 @@ def _flush() -> None:
 
 
 def _write_stderr(line: str) -> None:
-    """Write past Python's buffers, whose locks hanging code may hold, and only if the pipe has room."""
+    # Write past Python's buffers, whose locks hanging code may hold, and only if the pipe has room.
     try:
         if hasattr(select, "poll"):  # not on Windows
             poller = select.poll()
@@ -277,8 +277,8 @@ class Stop:
             signal.signal(number, signal.default_int_handler if is_of_loop else before)
 
 
+# The objects that have signal handlers in this process.
 _stops: set[Stop] = set()
-"""The objects that have signal handlers in this process."""
 
 
 class _Masks(threading.local):
@@ -300,7 +300,7 @@ def _release_signals() -> None:
 
 
 def _reset_signals() -> None:
-    """In a forked child: a signal to the child must not stop the parent through its inherited wake-up descriptor."""
+    # In a forked child: a signal to the child must not stop the parent through its inherited wake-up descriptor.
     if _masks.before is not None:
         signal.set_wakeup_fd(-1)
         while _stops:

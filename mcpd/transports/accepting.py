@@ -33,15 +33,15 @@ T = TypeVar("T")
 _MOST_DESCRIPTORS = 65_536
 _RESERVE = 256
 _BACKLOG = 512
+# The most connections that asyncio accepts in one iteration of the loop.
 _AT_ONCE = 8
-"""The most connections that asyncio accepts in one iteration of the loop."""
+# The number of iterations in which asyncio accepts before it reports the connections of the first one.
 _UNCOUNTED_TURNS = 3
-"""The number of iterations in which asyncio accepts before it reports the connections of the first one."""
 _LOG_EVERY = 60.0
 
 
 def _limits() -> tuple[int, int] | None:
-    """Return the soft and the hard limit of descriptors; None on systems without such limits."""
+    # Return the soft and the hard limit of descriptors; None on systems without such limits.
     if resource is None:
         return None
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)

@@ -44,8 +44,8 @@ _ERRORS = {
     503: "temporarily_unavailable",
 }
 _REFUSALS = frozenset((400, 401, 403, 404, 429, 500, 503))
+# The most authenticators that run at once per port, including those that timed out and did not stop.
 _MOST_AT_ONCE = 1024
-"""The most authenticators that run at once per port, including those that timed out and did not stop."""
 
 
 class Refusal(Struct, frozen=True):
@@ -120,6 +120,7 @@ class RequestHeaders(Mapping[str, str]):
                 repeated.add(name)
                 value = fields[name] + b", " + value
             fields[name] = value
+
         return cls(fields, frozenset(repeated))
 
     def __getitem__(self, name: str) -> str:
@@ -287,7 +288,7 @@ class Authentication:
         return _BUSY
 
     async def _wait(self, pending: Awaitable[object]) -> Principal | Refusal:
-        """Run an asynchronous authenticator in a task, which is left behind if it cannot be cancelled."""
+        # Run an asynchronous authenticator in a task, which is left behind if it cannot be cancelled.
         task = asyncio.ensure_future(_outcome(pending))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -320,7 +321,7 @@ async def _outcome(pending: Awaitable[object]) -> Principal | Refusal:
 
 
 def _judged(found: object) -> Principal | Refusal:
-    """Check the return value of an authenticator. Only its type is logged, because the value may be a secret."""
+    # Check the return value of an authenticator. Only its type is logged, because the value may be a secret.
     if isinstance(found, Principal):
         return found
     if not isinstance(found, Refusal):
@@ -347,6 +348,7 @@ def _is_proper(refusal: Refusal) -> bool:
         refusal.text.encode()
     except (AttributeError, TypeError, ValueError):
         return False
+
     texts: list[object] = [refusal.text, refusal.error, *values]
     return is_good and refusal.status in _REFUSALS and all(isinstance(text, str) for text in texts)
 
@@ -371,8 +373,8 @@ class HandshakeFields:
         return Origin("websocket", self.user, [(name, value) for name, _, value in lines])
 
 
+# The longest timer in seconds: connections whose token lasts longer end after this time and may reconnect.
 _LONGEST = 24 * 60 * 60.0
-"""The longest timer in seconds: connections whose token lasts longer end after this time and may reconnect."""
 
 
 def at_expiry(user: Principal, function: Callable[[], object]) -> asyncio.TimerHandle | None:

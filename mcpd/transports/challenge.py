@@ -70,6 +70,7 @@ def build(scheme: str, params: Mapping[str, str | None]) -> str:
             raise ValueError(f"{name!r} is not a parameter name")
         escaped = value.replace("\\", "\\\\").replace('"', '\\"')
         said.append(f'{name}="{escaped}"')
+
     return f"{scheme} {', '.join(said)}" if said else scheme
 
 
@@ -141,6 +142,7 @@ def _next_element(line: str, at: int) -> int:
             return len(line)
         else:
             at += 1
+
     return _after(_commas, line, at)
 
 
@@ -184,6 +186,7 @@ def advice_on(status: int, challenges: Sequence[str], said: str, *, has_token: b
         why = params.get("error_description", "")
         reason = f": {printable(why, 300)}" if why and why.lower() not in said.lower() else ""
         return f"the server refuses the Authorization header{reason}"
+
     if status != 403 or _names_source(said):
         return ""
     other = "another" if has_token else "a"

@@ -150,6 +150,7 @@ class ChildProcess:
                 by = "SIGKILL"
                 self.kill()
                 await self._ends_within(grace)
+
         seconds = time.monotonic() - began
 
         left_others = not await self._group_ends_within(min(_LEFT_BEHIND_SECONDS, grace))
@@ -269,6 +270,7 @@ def reason_not_started(command: Sequence[str], cwd: str | None, error: OSError |
         package = _PACKAGES.get(os.path.splitext(program)[0].lower())
         todo = f"install {package}, or give its whole path" if package else "install it, or give its whole path"
         return f"{program} cannot be started: there is no such program on PATH; {todo}"
+
     if isinstance(error, PermissionError):
         return f"{program} cannot be started: it is not a program, or not executable ({error.strerror})"
     text = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
@@ -277,6 +279,7 @@ def reason_not_started(command: Sequence[str], cwd: str | None, error: OSError |
     return f"{program} cannot be started: {text}"
 
 
+# What provides the programs that many hosts' entries name.
 _PACKAGES = {
     "npx": "Node.js",
     "node": "Node.js",
@@ -286,4 +289,3 @@ _PACKAGES = {
     "uv": "uv",
     "docker": "Docker",
 }
-"""What provides the programs that many hosts' entries name."""

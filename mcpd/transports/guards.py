@@ -140,7 +140,7 @@ class Guard:
         )
 
     def _is_known(self, authority: str, *, is_origin: bool = False) -> bool:
-        """Return whether `host[:port]` names this server. The port may differ, because of proxies."""
+        # Return whether `host[:port]` names this server. The port may differ, because of proxies.
         name = _name(authority)
         if name is None:
             return False

@@ -38,8 +38,8 @@ LAST_CHARACTERS = 800
 
 _STDERR = 2
 _READ_BYTES = 65536
+# The bytes that a ready pipe accepts without blocking (PIPE_BUF).
 _PIECE_BYTES = 4096
-"""The bytes that a ready pipe accepts without blocking (PIPE_BUF)."""
 _LAST_READS = 16
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
@@ -66,7 +66,7 @@ class StderrCopy:
         self._loop.add_reader(source, self._readable)
 
     def _readable(self) -> bool:
-        """Take what is there; whether there may be more."""
+        # Take what is there; whether there may be more.
         try:
             data = os.read(self._source, _READ_BYTES)
         except (BlockingIOError, InterruptedError):
@@ -130,7 +130,7 @@ def _for_terminal(text: str) -> bytes:
 
 
 def _write(data: bytes) -> int:
-    """Write what stderr takes without waiting: gives how much that was."""
+    # Write what stderr takes without waiting: gives how much that was.
     poll = select.poll()
     poll.register(_STDERR, select.POLLOUT)
     written = 0
@@ -175,8 +175,8 @@ class ProcessChannel:
         self._receiver: Receiver | None = None
         self._watching: asyncio.Task[None] | None = None
         self._telling: asyncio.Task[None] | None = None
+        # Bytes for the child, ever.
         self._sent = 0
-        """Bytes for the child, ever."""
         self._is_closed = False
         self._owner = os.getpid()
         _open.add(self)
@@ -205,7 +205,7 @@ class ProcessChannel:
             self._telling = asyncio.create_task(self._tell_why(error))
 
     async def _tell_why(self, error: McpdError | None) -> None:
-        """It says no more; most often because it ends, and its exit code comes a moment later."""
+        # It says no more; most often because it ends, and its exit code comes a moment later.
         with suppress(TimeoutError):
             async with asyncio.timeout(EXIT_SECONDS):
                 await self.process.wait()
@@ -220,6 +220,7 @@ class ProcessChannel:
             text = f"the server was ended by {signal_name(-code)}"
         else:
             text = f"the server has ended with exit code {code}"
+
         said = "" if self._stderr is None else self._stderr.last_lines()
         kind = CannotConnect if code is not None and self._has_read_nothing() else ConnectionLost
         return kind(f"{self._name}: {text}{f'; stderr: {said}' if said else ''}")
@@ -232,7 +233,7 @@ class ProcessChannel:
         return unread(self._descriptors[1]) + self._channel.untaken_bytes == self._sent
 
     async def _watch(self) -> None:
-        """End the connection with the child: its own child processes may keep its output open."""
+        # End the connection with the child: its own child processes may keep its output open.
         await self.process.wait()
         self._channel.end()
         await self.process.end_group()
@@ -304,7 +305,7 @@ _open: WeakSet[ProcessChannel] = WeakSet()
 
 @atexit.register
 def _kill_all() -> None:
-    """A program that ends without closing its clients leaves nothing behind."""
+    # A program that ends without closing its clients leaves nothing behind.
     for channel in list(_open):
         channel.kill()
 

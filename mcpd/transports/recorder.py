@@ -171,7 +171,7 @@ def to_record(source: str, line: Line, seconds: float, recording: Recording) -> 
 
 
 def _message(data: bytes, recording: Recording) -> bytes | None:
-    """The message as JSON on one line, without its secrets; None if the data is not a JSON object or array."""
+    # The message as JSON on one line, without its secrets; None if the data is not a JSON object or array.
     data = data.strip()
     if data[:1] not in (b"{", b"["):
         return None
@@ -188,7 +188,7 @@ def _message(data: bytes, recording: Recording) -> bytes | None:
 
 
 def _shortened(value: Any, most: int, name: str = "") -> Any:
-    """The value with its texts cut, and without anything below the name of a secret."""
+    # The value with its texts cut, and without anything below the name of a secret.
     if value is not None and (is_secret(name) or name.lower().replace("-", "").replace("_", "") in _TICKETS):
         return value if isinstance(value, str) and value.startswith("<masked") else "<masked>"
     if isinstance(value, dict):
@@ -212,6 +212,7 @@ def _identity(data: bytes, size: int, tail: bytes) -> dict[str, Any]:
             "id": None if found_id is None else decode(found_id[1]),
             "method": None if found_method is None else found_method[1].decode(),
         }
+
     return {name: value for name, value in found.items() if value is not None}
 
 
@@ -271,6 +272,7 @@ class TraceFile:
         except OSError as error:
             text = f"{self.path} cannot be written: {error.strerror}; name another file: {option} FILE"
             raise ConfigurationError(text) from error
+
         self._size = os.fstat(self._descriptor).st_size
         # A process that was killed may have left half a line.
         if self._size:
@@ -318,6 +320,7 @@ class TraceFile:
         except BaseException:
             os.close(descriptor)
             raise
+
         return descriptor
 
 

@@ -39,6 +39,7 @@ def values_between(fixed: Sequence[str], path: str) -> list[str] | None:
             return None
         values.append(path[at + len(text) : end])
         end = at
+
     values.append(path[start:end])
     return None if any("/" in value for value in values) else values[::-1]
 
@@ -76,6 +77,7 @@ def values_across(fixed: Sequence[str], path: str, wide: Collection[int]) -> lis
             return None
         values.append(path[start:end])
         start = end + len(fixed[index + 1])
+
     return values
 
 
@@ -206,12 +208,12 @@ class Route:
 
 
 def _leads_elsewhere(value: str) -> bool:
-    """Return whether a value would lead a joined path out of its folder, on any system."""
+    # Return whether a value would lead a joined path out of its folder, on any system.
     return value in (".", "..") or "\\" in value or "\0" in value
 
 
 def _parts_of(path: str, where: str) -> tuple[tuple[str, ...] | None, tuple[str, ...]]:
-    """Return the texts around the parameters of a path, and their names; None for a path without parameters."""
+    # Return the texts around the parameters of a path, and their names; None for a path without parameters.
     pieces = _PARAMETER.split(path)
     fixed, names = pieces[::2], pieces[1::2]
 

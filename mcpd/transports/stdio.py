@@ -68,17 +68,17 @@ class StdioChannel:
         self._always_reads = always_reads
         # The bytes that a server holds are counted in both directions. The charges must not refer to this channel.
         self._splitter = Splitter(max_frame_bytes, None if always_reads else Charge(id(self)).set)
+        # Counts the bytes that wait to be written.
         self._charge = Charge(id(self))
-        """Counts the bytes that wait to be written."""
         self._receiver: Receiver | None = None
 
         self._out: list[bytes] = []
         self._unsent: deque[memoryview] = deque()
         self._unsent_bytes = 0
+        # Bytes that had to wait and were written since.
         self._taken_bytes = 0
-        """Bytes that had to wait and were written since."""
+        # Bytes that were lost because the reader has gone.
         self._lost_bytes = 0
-        """Bytes that were lost because the reader has gone."""
         self._seen_bytes = 0
         self._seen_at = 0.0
         self._watching: asyncio.TimerHandle | None = None
@@ -94,8 +94,8 @@ class StdioChannel:
         self._can_poll_in = False
         self._is_paused = False
 
+        # Lets the reading thread continue, if there is one.
         self._read_on_in_thread: Callable[[], None] | None = None
-        """Lets the reading thread continue, if there is one."""
         self._was_blocking = True
         self.is_congested = False
 
@@ -124,6 +124,7 @@ class StdioChannel:
             except OSError:
                 break
             self._push(chunk)
+
         self._push(b"")
 
     def _push(self, chunk: bytes | None = None) -> None:
@@ -155,6 +156,7 @@ class StdioChannel:
             self._is_pushing = False
             if self._out:
                 self._flush()
+
         if self._has_ended:
             receiver.closed()
 
@@ -222,7 +224,7 @@ class StdioChannel:
             self._loop.call_soon(self._flush_later)
 
     def _flush_much(self, frame: bytes) -> bool:
-        """Write at once if much is queued, so that senders notice a slow reader in time. Return whether it did."""
+        # Write at once if much is queued, so that senders notice a slow reader in time. Return whether it did.
         queued = sum(map(len, self._out))
         if queued <= _JOIN_BYTES and len(self._out) <= _MOST_LINES:
             return False
@@ -269,6 +271,7 @@ class StdioChannel:
                 self.send(frame)
                 return
             self._apart = DelayedResults(self._loop, self.send, self._is_read)
+
         self._apart.hold(frame)
 
     def _is_read(self) -> bool:

@@ -18,8 +18,8 @@ HANDED_OVER = "fd://"
 _FIRST = 3
 _MOST = 1024
 
+# The inherited sockets per process. The environment variables are removed, so that child processes ignore them.
 _taken: dict[int, tuple[int, list[str]]] = {}
-"""The inherited sockets per process. The environment variables are removed, so that child processes ignore them."""
 
 
 def sockets_at(address: str) -> list[socket.socket]:
@@ -51,6 +51,7 @@ def sockets_at(address: str) -> list[socket.socket]:
         for each in found:
             each.close()
         raise
+
     return found
 
 
@@ -61,6 +62,7 @@ def _copy_of(number: int, address: str) -> socket.socket:
         raise ConfigurationError(
             f"Address {address}: descriptor {number} is not an open socket: {error.strerror}"
         ) from None
+
     families = (socket.AF_INET, socket.AF_INET6, getattr(socket, "AF_UNIX", None))
     if copy.family not in families or copy.type != socket.SOCK_STREAM:
         copy.close()
@@ -85,6 +87,7 @@ def _handed_over() -> tuple[int, list[str]]:
                     os.set_inheritable(number, False)
                 except OSError:
                     pass  # `_copy_of` reports it
+
     return _taken[own]
 
 

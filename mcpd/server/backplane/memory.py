@@ -93,8 +93,8 @@ class OwnBus:
         self.bus.on_gap(callback)
 
 
+# While a backplane is away, one command per this many seconds is sent to find out whether it is back.
 _PROBE_EVERY = 0.25
-"""While a backplane is away, one command per this many seconds is sent to find out whether it is back."""
 
 
 class Remote:
@@ -131,8 +131,8 @@ class Remote:
 
 
 _MOST_BYTES = 64 * 1024 * 1024
+# Bytes that a key costs besides its data.
 _PER_KEY = 200
-"""Bytes that a key costs besides its data."""
 
 
 class _Lives:
@@ -267,11 +267,13 @@ class MemoryBackplane(OwnBus):
         if name not in self._logs:
             self._logs[name] = deque()
             size = _PER_KEY
+
         kept = self._logs[name]
         for entry in entries:
             self._last += 1
             kept.append((self._last, entry))
             size += len(entry)
+
         while len(kept) > most:
             size -= len(kept.popleft()[1])
 

@@ -39,11 +39,11 @@ log = logging.getLogger("mcpd")
 NODE_ID_LENGTH = 10
 _ALL = "all"
 _LEASE, _RENEW_EVERY = 15.0, 5.0
+# Seconds between attempts to reach a node that does not receive; the total must stay below 3.
 _WAITS = (0.1, 0.3, 0.6)
-"""Seconds between attempts to reach a node that does not receive; the total must stay below 3."""
 _OLDEST = 60.0
+# Seconds by which the clocks of nodes may differ.
 _SKEW = 60.0
-"""Seconds by which the clocks of nodes may differ."""
 _MAC = 16
 _MOST_POSTED = 10_000
 _MOST_SENDERS = 10_000
@@ -88,6 +88,7 @@ class Node:
                 self.id = token_hex(NODE_ID_LENGTH // 2)  # another node has that id
         except BackplaneAway:
             pass  # the id is random, so it is unique anyway
+
         self._subscribed = [(channel, partial(self._receive, channel)) for channel in (_ALL, f"n:{self.id}")]
         subscribing = (self.backplane.subscribe(*each) for each in self._subscribed)
         for found in await asyncio.gather(*subscribing, return_exceptions=True):
@@ -95,6 +96,7 @@ class Node:
                 log.warning("serving without the backplane until it can be reached: %s", printable(found))
             elif found is not None:
                 raise found
+
         self._renewing = asyncio.create_task(self._renew(), name="mcpd-node")
 
     async def _renew(self) -> None:
@@ -154,6 +156,7 @@ class Node:
                 return False
             if wait is not None:
                 await asyncio.sleep(wait)
+
         raise BackplaneAway("that node does not receive messages")
 
     async def broadcast(self, kind: str, *body: Any) -> None:
@@ -189,11 +192,13 @@ class Node:
         if not any(hmac.compare_digest(mac, _mac(key, channel, message)) for key in self._keys):
             self.refused += 1
             return
+
         try:
             at, sender, number, kind, body = _decode(message)
         except (DecodeError, ValidationError):
             self.refused += 1
             return
+
         if sender == self.id:
             return
         source = (sender, channel)
@@ -218,8 +223,8 @@ _decode = Decoder(tuple[float, str, int, str, list[Any]]).decode
 
 _LIFE = 7 * 24 * 3600.0
 _KINDS: tuple[Kind, ...] = ("tools", "prompts", "resources")
+# Random bytes at the beginning of a mark. The digest of the list follows, if there is one.
 _MARK = 6
-"""Random bytes at the beginning of a mark. The digest of the list follows, if there is one."""
 
 ListDigest: TypeAlias = Callable[[Kind], bytes]
 """Returns a digest that is the same for equal lists on every node, or b"" without a digest. Never raises."""
@@ -237,8 +242,8 @@ class NodeChanges:
         self._node = node
         self._list_digest = list_digest
         self._due: dict[tuple[Kind, str | None], None] = {}
+        # Marks of changes of this node that other nodes may not have received.
         self._unsent_marks: dict[Kind, bytes] = {}
-        """Marks of changes of this node that other nodes may not have received."""
         self._subscribers: WeakSet[Subscriber] = WeakSet()
         self._marks: dict[Kind, bytes | None] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -358,10 +363,12 @@ def open_backplane(url: str, server_name: str) -> Backplane:
         from mcpd.server.backplane.shared_memory import SharedBackplane
 
         return SharedBackplane(socket.socket(fileno=int(url[len(SHARED) :])))
+
     scheme, colon, _ = url.partition("://")
     if not colon or scheme not in SCHEMES:
         known = ", ".join(f"{each}://" for each in SCHEMES)
         raise ConfigurationError(f"backplane: expected a URL that begins with one of {known}")
+
     if scheme == "memory":
         return MemoryBackplane()
     if scheme == "sqlite":
@@ -376,6 +383,7 @@ def open_backplane(url: str, server_name: str) -> Backplane:
         from mcpd.server.backplane.redis import RedisBackplane
     except ImportError:
         raise ConfigurationError(f"backplane {scheme}://: pip install 'mcpd-server[redis]'") from None
+
     plain, namespace = _without_namespace(url)
     return RedisBackplane(plain, namespace or namespace_of(server_name))
 
@@ -448,6 +456,7 @@ class Sharing:
                     "for example by openssl rand -base64 32"
                 )
             backplane = open_backplane(backplane, name)
+
         if backplane is None:
             backplane = MemoryBackplane()  # with a state key alone, sessions outlive a restart of the process
         else:

@@ -30,8 +30,8 @@ from mcpd.server.backplane.memory import LocalBus, Remote
 
 log = logging.getLogger("mcpd")
 
+# Seconds without a message after which the connection is tested with a ping, which has the same time to return.
 _QUIET = 1.5
-"""Seconds without a message after which the connection is tested with a ping, which has the same time to return."""
 _CONFIRM = 2.5
 _BACK_OFF = (0.1, 2.0)
 
@@ -60,6 +60,7 @@ class RedisBus:
                 self._reader = loop.create_task(self._read_on(), name="mcpd-backplane-bus")
             elif self._pubsub is not None:
                 await self._send(self._pubsub.subscribe, channel)
+
         done, _ = await asyncio.wait([confirmed], timeout=_CONFIRM)
         if not done:
             raise BackplaneAway("the backplane is away")
@@ -174,8 +175,8 @@ def _channel_name(found: bytes | str | None) -> str:
 
 _CONNECT = 1.0
 _ANSWER = 2.0
+# Seconds that one pipeline may take in total, so that no caller waits longer than 3.
 _WHOLE = 2.5
-"""Seconds that one pipeline may take in total, so that no caller waits longer than 3."""
 _MOST_WAITING = 10_000
 
 _GROUP = "workers"
@@ -226,6 +227,7 @@ class RedisBackplane(Remote):
         if self._sender is not None:
             self._sender.cancel()
             await asyncio.wait([self._sender])
+
         self._fail(self._waiting, "the backplane is closed")
         pool = getattr(self._client, "connection_pool", None)
         manager = getattr(pool, "sentinel_manager", None)
@@ -250,6 +252,7 @@ class RedisBackplane(Remote):
             await self._bus_of_cluster.aclose()
             self._bus_of_cluster = None
             await client.aclose()  # after a loss another member may have its slots: read them again
+
         await client.initialize()
         member = client.get_node_from_key(self._prefix + "bus")
         if member is None:
@@ -260,8 +263,8 @@ class RedisBackplane(Remote):
         return self._bus_of_cluster
 
     async def _has_bus_moved(self) -> bool:
-        """Whether another member has the slot of the bus now. Subscribers at the old member still receive messages, but
-        a publisher at the new one would not count them."""
+        # Whether another member has the slot of the bus now. Subscribers at the old member still receive messages, but
+        # a publisher at the new one would not count them.
         client, listening = self._client, self._bus_of_cluster
         if isinstance(client, Redis) or listening is None:
             return False
@@ -297,7 +300,7 @@ class RedisBackplane(Remote):
             raise BackplaneAway(f"the backplane: {printable(error)}") from None
 
     async def _send(self) -> None:
-        """Send the waiting commands, one pipeline after the other, so that none overtakes another."""
+        # Send the waiting commands, one pipeline after the other, so that none overtakes another.
         while self._waiting:
             batch, self._waiting = self._waiting, []
             try:
@@ -388,12 +391,14 @@ class RedisBackplane(Remote):
         except ResponseError as error:
             if not str(error).startswith("NOGROUP"):
                 raise BackplaneAway(f"the backplane: {printable(error)}") from None
+
         if not await self._write("EXISTS", key):
             return None  # a claim does not create the queue
         try:
             await self._do("XGROUP", "CREATE", key, _GROUP, "0")
         except ResponseError:
             pass  # another node was faster
+
         try:
             return await self._claim(key, who, lease)
         except ResponseError as error:
@@ -448,6 +453,7 @@ def _client(url: str) -> Redis | RedisCluster:
             found = Redis.from_url(url, **settings)
     except (ValueError, TypeError, RedisError) as error:
         raise ConfigurationError(f"backplane: {printable(error)}; write redis://HOST:PORT/0") from None
+
     return found
 
 

@@ -74,6 +74,7 @@ class FrameProtocol(asyncio.Protocol):
                 return
             at = end
             self._take(number, word, body)
+
         del held[:at]
 
     def _abort(self) -> None:
@@ -97,8 +98,8 @@ log = logging.getLogger("mcpd")
 GAP = "gap"
 """The word of a frame that reports lost messages to a worker that did not read."""
 
+# Seconds to wait for a response, so that no caller waits longer than 3.
 _ANSWER = 2.5
-"""Seconds to wait for a response, so that no caller waits longer than 3."""
 _MOST_WAITING = 10_000
 _MOST_UNSENT_BYTES = 128 * 1024 * 1024
 
@@ -112,8 +113,8 @@ class SharedBackplane(Remote):
     def __init__(self, connected: socket.socket) -> None:
         super().__init__()
         self._socket = connected
+        # Why no command can be sent any more; empty while it is possible.
         self._is_over = ""
-        """Why no command can be sent any more; empty while it is possible."""
         self._number = 0
         self._waiting: dict[int, asyncio.Future[Any]] = {}
         self._unsent: list[bytes] = []
@@ -158,6 +159,7 @@ class SharedBackplane(Remote):
             raise BackplaneAway("the backplane does not respond") from None
         finally:
             self._waiting.pop(number, None)
+
         if why:
             raise BackplaneAway(f"the backplane: {why}")
         return found
@@ -182,6 +184,7 @@ class SharedBackplane(Remote):
         except OSError as error:
             self._end(f"the backplane: {error.strerror or error}")
             return
+
         self._protocol = protocol
         unsent, self._unsent = self._unsent, []
         if protocol.transport is not None:  # otherwise the parent has ended already
@@ -269,9 +272,9 @@ class SharedBackplane(Remote):
         return bool(await self._ask("done", name, who, Item(item.id, b"")))
 
 
+# Bytes that may wait for a worker that does not read. Above it nothing more is read from the worker, and messages for
+# it are dropped, which a frame reports later.
 _MOST_UNREAD_BYTES = 16 * 1024 * 1024
-"""Bytes that may wait for a worker that does not read. Above it nothing more is read from the worker, and messages for
-it are dropped, which a frame reports later."""
 
 
 class SharedMemory:
@@ -354,14 +357,17 @@ class _Member(FrameProtocol):
                 receive = self._receivers[name] = partial(self._deliver, name)
                 await memory.subscribe(name, receive)
             return None
+
         if word == "unsubscribe":
             receiver = self._receivers.pop(name, None)
             if receiver is not None:
                 await memory.unsubscribe(name, receiver)
             return None
+
         if word == "set":
             value, ttl, only_new = rest
             return await memory.set(name, value, ttl, only_new=only_new)
+
         do: Callable[..., Coroutine[Any, Any, object]] = getattr(memory, word)
         return await do(name, *rest)
 
@@ -377,6 +383,7 @@ class _Member(FrameProtocol):
 
 
 _Ttl = Annotated[float, Meta(ge=0, le=1e10)]
+# The arguments of each command.
 _BODIES: dict[str, Any] = {
     "get": tuple[str],
     "set": tuple[str, bytes, _Ttl, bool],
@@ -392,11 +399,10 @@ _BODIES: dict[str, Any] = {
     "renew": tuple[str, str, Item, _Ttl],
     "done": tuple[str, str, Item],
 }
-"""The arguments of each command."""
 
 
 def _at_once(work: Coroutine[Any, Any, object]) -> object:
-    """Run a coroutine that never waits, and return its result."""
+    # Run a coroutine that never waits, and return its result.
     try:
         work.send(None)
     except StopIteration as ended:

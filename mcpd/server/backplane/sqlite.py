@@ -19,8 +19,8 @@ from mcpd.server.backplane.memory import OwnBus
 
 _T = TypeVar("_T")
 _WAIT = 2.0
+# Number of writes after which expired data is deleted from the file.
 _SWEEP_EVERY = 256
-"""Number of writes after which expired data is deleted from the file."""
 
 _TABLES = """
 CREATE TABLE IF NOT EXISTS kv (key TEXT PRIMARY KEY, value BLOB NOT NULL, ends REAL NOT NULL) WITHOUT ROWID;
@@ -69,12 +69,14 @@ class SqliteBackplane(OwnBus):
                 self._open()
             except ConfigurationError as error:
                 raise BackplaneAway(str(error)) from None
+
         loop = asyncio.get_running_loop()
         try:
             result = await loop.run_in_executor(self._thread, work)
         except sqlite3.Error as error:
             self.away_since = self.away_since or loop.time()
             raise BackplaneAway(f"the backplane's file cannot be used: {error}") from None
+
         self.away_since = None
         return result
 
@@ -92,6 +94,7 @@ class SqliteBackplane(OwnBus):
         except BaseException:
             self._db.execute("ROLLBACK")
             raise
+
         self._db.execute("COMMIT")
         return result
 
@@ -235,4 +238,5 @@ def _opened(path: str) -> sqlite3.Connection:
     except sqlite3.Error:
         db.close()
         raise
+
     return db

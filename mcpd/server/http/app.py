@@ -95,16 +95,16 @@ class HttpApp:
         self.core = Core(server, settings, knows_users=self._authentication is not None, protection=protection)
         if protection is not None:
             protection.on_forget.append(self.forget)
+        # Entered and exited with the ASGI server's lifespan; without one the first call enters it.
         self._lifespan = server.lifespan
-        """Entered and exited with the ASGI server's lifespan; without one the first call enters it."""
         self._cors = Cors(access.origins)
 
         path = settings.path.rstrip("/")
         self.paths = (path, path + "/") if path else ("/", "")
         """The paths of the endpoint, with and without a slash at the end; messages show the first."""
         self._legacy, self._modern = LegacyEndpoint(self.core), ModernEndpoint(self.core)
+        # The endpoint by the value of `MCP-Protocol-Version`, if that is a modern version.
         self._named: dict[bytes | None, ModernEndpoint] = {name.encode(): self._modern for name in table.MODERN}
-        """The endpoint by the value of `MCP-Protocol-Version`, if that is a modern version."""
         self._only_modern = table.modern_requests()
         find_sender = None if self._authentication is None else partial(self._who, self._authentication)
         self.routes = Router(self.core, server, self.guard, self._cors, find_sender, self.paths)
@@ -164,7 +164,7 @@ class HttpApp:
             await self.core.sharing.start()
 
     def _begin(self) -> None:
-        """Accept clients again, and drop the state of an event loop that was closed without a shutdown."""
+        # Accept clients again, and drop the state of an event loop that was closed without a shutdown.
         if self._loop is not None:
             self.core.is_draining = False
             if self._loop.is_closed():
@@ -219,6 +219,7 @@ class HttpApp:
                     request.user = user
                     return self._serve(request, check)
             return self._admit(request, check, self._authentication)
+
         return self._serve(request, check)
 
     async def _who(self, authentication: Authentication, request: HttpRequest) -> Principal | Refusal:
@@ -245,6 +246,7 @@ class HttpApp:
             if check.fault is not None:
                 raise BadRequest(*check.fault)
             return self._post(request)
+
         if request.method not in ("GET", "DELETE"):
             text = f"{request.method[:20]} is not supported here.\n"
             raise Refused(Refusal(405, text, (("Allow", "GET, POST, DELETE"),)))
@@ -407,7 +409,7 @@ def _has_envelope(part: Message | ProtocolError) -> bool:
 
 
 def _check_utf8(body: bytes) -> None:
-    """Raise ParseError unless a body is UTF-8 (S25-026, S26-043): parts that stay undecoded would hide the fault."""
+    # Raise ParseError unless a body is UTF-8 (S25-026, S26-043): parts that stay undecoded would hide the fault.
     try:
         str(body, "utf-8")
     except UnicodeDecodeError as error:

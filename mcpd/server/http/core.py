@@ -142,6 +142,7 @@ class Core:
             from mcpd.server.backplane.node import Sharing
 
             self.sharing = Sharing(server, settings.backplane)
+
         self.open: set[ServerConnection] = set()
         """The connections of requests without a session, while they are answered."""
         self.sockets: dict[Channel, ServerConnection] = {}
@@ -165,6 +166,7 @@ class Core:
             self.on_refused = refusal_counter(server.observers)
             if any(map(observes_frames, server.observers)):
                 self.watch_post = PostFrames
+
         self._knows_users = knows_users
         self._tasks: set[asyncio.Future[None]] = set()
 

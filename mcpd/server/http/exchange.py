@@ -95,8 +95,8 @@ def address_of(found: Any) -> tuple[str, int | None] | None:
 
 log = logging.getLogger("mcpd.http")
 
+# Bytes from which a body is written separately from its head, because a copy would cost more than a second write.
 _MOST_JOINED = 64 * 1024
-"""Bytes from which a body is written separately from its head, because a copy would cost more than a second write."""
 _NO_NAME = re.compile(rb'[\x00-\x20\x7f()<>@,;:\[\]={}\\"/?]')
 _NO_VALUE = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]")
 _FAILED = ((b"content-type", b"text/plain; charset=utf-8"), (b"content-length", b"21"), (b"connection", b"close"))
@@ -168,8 +168,8 @@ class Exchange(Struct, eq=False):
     is_complete: bool = False
     departure: Departure | None = None
     _has_news: bool = False
+    # Created when the application waits: most requests arrive whole.
     _event: asyncio.Event | None = None
-    """Created when the application waits: most requests arrive whole."""
     _head: bytes = b""
     _is_chunked: bool = False
 
@@ -191,6 +191,7 @@ class Exchange(Struct, eq=False):
             if self.is_complete or self.is_gone:
                 return
             log.error("The application returned without a complete response")
+
         await self._fail()
 
     async def _fail(self) -> None:
@@ -215,6 +216,7 @@ class Exchange(Struct, eq=False):
                 self._event.clear()
                 await self._event.wait()
             self._has_news = False
+
         if self.is_gone or self.is_complete:
             return {"type": "http.disconnect"}
         body, self.body = bytes(self.body), bytearray()
@@ -259,6 +261,7 @@ class Exchange(Struct, eq=False):
             # HTTP/1.0 has no chunks (RFC 9112 6.1): a body without a length ends with the connection.
             self._is_chunked = True
             lines.append(b"transfer-encoding: chunked\r\n")
+
         lines.append(b"\r\n")
         return b"".join(lines)
 

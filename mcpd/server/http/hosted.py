@@ -19,9 +19,9 @@ from mcpd.server.http.app import HttpApp
 from mcpd.server.http.request import HttpRequest, Receive, Scope, Send
 from mcpd.transports.authentication import Refusal
 
+# Modules of the coroutines that run a server, with the local variable that is the list of asyncio servers or has it as
+# `servers`. Gunicorn's workers for uvicorn run the coroutine of uvicorn.
 _SERVERS = {"uvicorn.server": "self", "hypercorn.asyncio.run": "servers"}
-"""Modules of the coroutines that run a server, with the local variable that is the list of asyncio servers or has it as
-`servers`. Gunicorn's workers for uvicorn run the coroutine of uvicorn."""
 _EVERY = 0.25
 
 
@@ -114,8 +114,8 @@ class HostedApp(HttpApp):
         self._watch = ShutdownWatch(self.end_streams)
         self._starting: asyncio.Future[None] | None = None
         self._has_lifespan_events = False
+        # The number of running requests and WebSockets.
         self._running = 0
-        """The number of running requests and WebSockets."""
         self._is_ending = False
         self._ending: asyncio.Task[None] | None = None
         self._next_handler: Callable[[int, FrameType | None], Any] | signal.Handlers = signal.SIG_DFL
@@ -138,6 +138,7 @@ class HostedApp(HttpApp):
             self._starting = asyncio.ensure_future(self.start())
             if not self._has_lifespan_events:
                 self._handle_signal()
+
         if self._ending is not None and not self._ending.done() and scope["type"] == "http":
             await HttpRequest(scope, receive, send).refuse(_ENDING)
             return

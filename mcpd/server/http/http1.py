@@ -34,12 +34,12 @@ log = logging.getLogger("mcpd.http")
 LINGER = 1.0
 """Seconds that ending a connection may take."""
 
+# Requests that may wait behind the current one; then the connection stops reading.
 _MOST_PIPELINED = 16
-"""Requests that may wait behind the current one; then the connection stops reading."""
+# Bytes of a body that may wait for the application; then the connection stops reading.
 _MOST_UNREAD = 64 * 1024
-"""Bytes of a body that may wait for the application; then the connection stops reading."""
+# Sent by old clients after a body; not the beginning of a request (RFC 9112 2.2).
 _LINE_ENDS = b"\r\n"
-"""Sent by old clients after a body; not the beginning of a request (RFC 9112 2.2)."""
 _TOO_LARGE = Refusal(431, "The head of the request is too large (setting max_head_bytes).\n")
 
 
@@ -62,32 +62,32 @@ class Http1Protocol(asyncio.Protocol):
         self._parser: httptools.HttpRequestParser | None = None  # an idle connection needs no parser
         self._url = b""
         self._headers: list[Header] = []
+        # The request that is read now, or was read last.
         self._newest: Exchange | None = None
-        """The request that is read now, or was read last."""
         self._answering: Exchange | None = None
+        # The requests that wait for the current one, the next one first.
         self._queue: list[Exchange] = []
-        """The requests that wait for the current one, the next one first."""
         self._head_bytes = 0
+        # Bytes since the last part of a body: chunk headers and trailers.
         self._beside_bytes = 0
-        """Bytes since the last part of a body: chunk headers and trailers."""
+        # The head began in the same data as an earlier request, so `_head_bytes` does not count all of it.
         self._is_behind = False
-        """The head began in the same data as an earlier request, so `_head_bytes` does not count all of it."""
+        # The data that is parsed now.
         self._data = b""
-        """The data that is parsed now."""
         self._has_other_upgrade = False
         self._is_reading_paused = False
         self.paused: asyncio.Event | None = None
         """Exists while the client does not read; set when it continues."""
+        # The share of the memory budget that unread responses take.
         self._unread: Charge | None = None
-        """The share of the memory budget that unread responses take."""
         self._timer: asyncio.TimerHandle | None = None
         self._write_timer: asyncio.TimerHandle | None = None
+        # Further data is ignored.
         self._ignores_input = False
-        """Further data is ignored."""
+        # The last response was written: later requests are not answered.
         self._is_over = False
-        """The last response was written: later requests are not answered."""
+        # The connection ends with the next response.
         self._ends_next = False
-        """The connection ends with the next response."""
         self._idle_since = 0.0
 
     # -- what asyncio calls --------------------------------------------------------------
@@ -168,11 +168,12 @@ class Http1Protocol(asyncio.Protocol):
     # -- what the parser calls -----------------------------------------------------------
 
     def _parse(self, data: bytes) -> bytes:
-        """Feed the parser. Returns the bytes to feed again, without the request for an upgrade that stopped it."""
+        # Feed the parser. Returns the bytes to feed again, without the request for an upgrade that stopped it.
         if self._parser is None:
             self._parser = httptools.HttpRequestParser(self)
             # Data after a request with `Connection: close` is ignored here, once that request is answered.
             self._parser.set_dangerous_leniencies(lenient_data_after_close=True)
+
         self._data = data
         try:
             self._parser.feed_data(data)
@@ -185,6 +186,7 @@ class Http1Protocol(asyncio.Protocol):
             if not self._ignores_input:
                 is_tls(data, self._client[0] if self._client else "a client")
                 self._refuse(Refusal(400, "Invalid HTTP request received.\n"))
+
         self._data = b""
         return b""
 
@@ -305,6 +307,7 @@ class Http1Protocol(asyncio.Protocol):
             # WebSocket frames would mix with the outstanding responses.
             self._refuse(Refusal(400, "Wait for all responses before you open a WebSocket.\n"))
             return
+
         self._cancel_timer()
         if self._ends_next:
             self._leave()
@@ -318,8 +321,8 @@ class Http1Protocol(asyncio.Protocol):
     # -- responses -----------------------------------------------------------------------
 
     def _begin(self, exchange: Exchange) -> None:
-        """Start a request in a new context. The caller may be the task of another request, whose context variables
-        this one must not see."""
+        # Start a request in a new context. The caller may be the task of another request, whose context variables this
+        # one must not see.
         exchange.is_begun = True
         answer, context = exchange.run(self._app), self.state.context
         if sys.version_info >= (3, 12):
@@ -328,6 +331,7 @@ class Http1Protocol(asyncio.Protocol):
                 return
         else:
             task = context.run(self._loop.create_task, answer)
+
         self.state.tasks.add(task)
         task.add_done_callback(self.state.tasks.discard)
 
@@ -374,6 +378,7 @@ class Http1Protocol(asyncio.Protocol):
         except OSError:  # the client has reset it
             transport.close()
             return
+
         self.resume_reading()
         self._cancel_timer()
         self._set_timer(LINGER)
@@ -463,7 +468,7 @@ class Http1Protocol(asyncio.Protocol):
             self._timer = None
 
     def _watch_writing(self, before: int = -1) -> None:
-        """Disconnect a client that reads nothing for `write_timeout`: its call may hold a thread."""
+        # Disconnect a client that reads nothing for `write_timeout`: its call may hold a thread.
         waits = self.transport.get_write_buffer_size()
         if 0 <= before <= waits:
             log.info("A client read nothing for %g s: its connection ends", self._settings.write_timeout)

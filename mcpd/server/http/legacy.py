@@ -37,8 +37,8 @@ log = logging.getLogger("mcpd.http")
 
 Parts = list[Message | ProtocolError]
 
+# The version of a client that does not name one. Spec: 2025-11-25 basic/transports, protocol version header.
 _UNNAMED = "2025-03-26"
-"""The version of a client that does not name one. Spec: 2025-11-25 basic/transports, protocol version header."""
 
 _SESSION, _VERSION = b"mcp-session-id", b"mcp-protocol-version"
 _read_event_id = re.compile(rb"(?:([0-9a-f]{10})\.(g?))?([0-9]{1,9})-([0-9]{1,9})").fullmatch
@@ -87,7 +87,7 @@ class LegacyEndpoint:
         return table.get(name)
 
     async def _initialize(self, request: HttpRequest, message: Request) -> None:
-        """Start a session, unless the request fails."""
+        # Start a session, unless the request fails.
         core = self._core
         ends_here = core.is_draining and self.sessions.nodes is None  # otherwise other processes continue it
         if ends_here or not self.sessions.make_room(request):
@@ -165,7 +165,7 @@ class LegacyEndpoint:
                 reply.stop()
 
     async def _post_alone(self, request: HttpRequest, message: Message | Parts, version: Version) -> None:
-        """Handle a message without a session."""
+        # Handle a message without a session.
         core = self._core
         if isinstance(message, Notification):
             await request.answer_empty(202)
@@ -212,16 +212,19 @@ class LegacyEndpoint:
             reply.stop()
             await reply.request.refuse(self._core.deny(reply.request, call.denied))
             return
+
         if answer is None and session is not None and session.stopped and call.id in session.stopped:
             # Spec: 2025-11-25 basic/transports, session management: 404 for a session that has ended.
             await reply.finish(session.stopped.pop(call.id), 404)
             return
+
         if session is not None:
             try:
                 await self.sessions.save(session)
             except Unavailable:
                 if reply.stream is None:
                     raise
+
         await reply.finish(answer)
 
     async def _answer_batch(
@@ -249,6 +252,7 @@ class LegacyEndpoint:
             if not parts:
                 await reply.finish(None)
                 return
+
         done: asyncio.Future[bytes | None] = asyncio.get_running_loop().create_future()
         ids = [part.id for part in parts if isinstance(part, Request)]
         own = [] if session is None else session.expect(ids, reply)
@@ -266,6 +270,7 @@ class LegacyEndpoint:
                 await self.sessions.save(session)
             except Unavailable as error:
                 log.warning("the settings of a batch have no effect: the server %s", printable(error))
+
         await reply.finish(answer)
 
     # -- GET ---------------------------------------------------------------------------------

@@ -83,6 +83,7 @@ class HttpListener:
         except ConfigurationError:
             close(sockets)
             raise
+
         self._acceptor = Acceptor(self._connection_limit, sockets, self._connect)
         await app.start()
         self._state.context = copy_context()

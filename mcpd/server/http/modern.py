@@ -103,6 +103,7 @@ def check_mirrors(request: HttpRequest, mirrors: Sequence[Mirror], arguments: Ra
             values = _decode(arguments)
         except MALFORMED:
             pass  # not an object: nothing is mirrored, and the tool reports the error
+
     for mirror in mirrors:
         raw = request.headers.get(mirror.key)
         value = _at(values, mirror.path)
@@ -134,7 +135,7 @@ def check_mirrors(request: HttpRequest, mirrors: Sequence[Mirror], arguments: Ra
 
 
 def _is_plainly(raw: bytes | None, value: str) -> bool:
-    """Whether a header is the plain value; False also for a header that may be the value in Base64."""
+    # Whether a header is the plain value; False also for a header that may be the value in Base64.
     return raw is not None and raw == value.encode() and value.isascii() and value.isprintable() and raw[:2] != b"=?"
 
 
@@ -209,8 +210,8 @@ class ModernEndpoint:
 
     def __init__(self, core: Core) -> None:
         self._core = core
+        # Fixes the era of a connection; the request has its own version.
         self._newest = table.get(table.MODERN[-1])
-        """Fixes the era of a connection; the request has its own version."""
 
     async def post(self, request: HttpRequest, message: Message | list[Any]) -> None:
         """Answer one message; a client that leaves cancels its request (S26-058, S26-096)."""
@@ -318,6 +319,7 @@ class ModernEndpoint:
             return 400, missing
         except UnsupportedVersion as unserved:
             late = unserved
+
         assert isinstance(meta, RequestMeta)
 
         try:
@@ -329,6 +331,7 @@ class ModernEndpoint:
             self._check_call(request, message)
         except HeaderMismatch as mismatch:
             return 400, mismatch
+
         return status_for(error.code), error
 
     def _check_call(self, request: HttpRequest, message: Request) -> None:

@@ -27,14 +27,14 @@ from mcpd.server.http.request import HttpRequest, departed
 from mcpd.server.http.resumable_streams import ResumableStream
 from mcpd.server.http.sealed_sessions import SealedSessions
 
+# Bytes of an event. A larger one can be resumed on its own node only.
 _MOST_BYTES = 4 * 1024 * 1024
-"""Bytes of an event. A larger one can be resumed on its own node only."""
 _LOG_LIFE = 600.0
 _ANSWER = 2.0
 _RENEW = 1.0
 _MANY = 16
+# Seconds after which a follower that has not renewed is dropped.
 _FORGET = 5.0
-"""Seconds after which a follower that has not renewed is dropped."""
 
 _Events = list[tuple[int, bytes]]
 
@@ -115,6 +115,7 @@ class StreamFollower:
             if isinstance(error, BackplaneAway):
                 raise Unavailable("cannot reach the process that has this stream") from None
             raise
+
         return followed
 
     def end(self, followed: FollowedStream) -> None:
@@ -216,8 +217,8 @@ class _Relay:
         self._log_name = log_name
         self._most_events = most_events
         self._most_bytes = most_bytes
+        # The sizes of the entries in the log.
         self._sizes: deque[int] = deque()
-        """The sizes of the entries in the log."""
         self._bytes = 0
         self._followers: dict[str, tuple[str, float]] = {}
 
@@ -286,6 +287,7 @@ def _events_of(entry: bytes) -> _Events:
 _encode = Encoder().encode
 _decode = Decoder(tuple[int, bytes]).decode
 
+# Every node receives these changes, so that the node with the newest GET stream sends them.
 _SAID_BY_ALL = frozenset(
     (
         "notifications/tools/list_changed",
@@ -294,7 +296,6 @@ _SAID_BY_ALL = frozenset(
         "notifications/resources/updated",
     )
 )
-"""Every node receives these changes, so that the node with the newest GET stream sends them."""
 
 
 class Nodes:
@@ -312,6 +313,7 @@ class Nodes:
             ("cancel", self._on_message),
         ):
             self._node.on(kind, take)
+
         self._node.on_gap(self._gap)
         sealed.on_stream_node = self._on_stream_node
 
@@ -323,7 +325,7 @@ class Nodes:
         session.streams.on_lost = self.following.keep_log(session)
 
     def _gap(self) -> None:
-        """Messages may have been lost: the end of a session, its settings, or the node of its GET stream."""
+        # Messages may have been lost: the end of a session, its settings, or the node of its GET stream.
         for session in list(self._by_uid.values()):
             session.is_doubtful = True
             if session.listening:

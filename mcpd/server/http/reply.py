@@ -202,6 +202,7 @@ class Reply(Struct, eq=False):
                 own.close()
             if self.stream is not None and not self._is_done:
                 self.stream.lost()
+
         if self._on_disconnect is not None:
             self._on_disconnect()
 

@@ -201,6 +201,7 @@ class HttpRequest:
                 self._hold(size, owner)
             if not message.get("more_body"):
                 break
+
         return b"".join(parts)
 
     # -- responses ---------------------------------------------------------------------------
@@ -237,6 +238,7 @@ class HttpRequest:
             # For a generic code, the status is more specific.
             is_vague = error.code in (InvalidRequest.code, InternalError.code)
             self._on_refused(str(status if is_vague else error.code))
+
         failure = error_answer(error, UNSET if request_id is None else request_id)
         # The unread part of the body would be parsed as the next request.
         headers: tuple[Header, ...] = ((b"connection", b"close"),) if status in (408, 413, 503) else ()

@@ -30,8 +30,8 @@ class MemoryEventStore:
         self.most_bytes = most_bytes
         # A list, although the oldest events are dropped: most sessions store few, and an empty deque takes 760 bytes.
         self._events: list[tuple[int, int, bytes]] = []
+        # The number of stored events of each stream.
         self._of_stream: dict[int, int] = {}
-        """The number of stored events of each stream."""
         self._bytes = 0
         self._charge: Charge | None = None
 
@@ -52,6 +52,7 @@ class MemoryEventStore:
             if not self._of_stream[oldest]:
                 del self._of_stream[oldest]
                 forgotten.append(oldest)
+
         return forgotten
 
     def _has_memory(self) -> bool:
@@ -249,6 +250,7 @@ class ResumableStream:
             found = await self._streams.after(self, position)
             missed += found
             position = max(last, found[-1][0] if found else 0)
+
         return missed
 
     def complete(self) -> None:

@@ -221,7 +221,7 @@ class ServerCard:
         return _is_full_name(self._identity.name) is not None and len(self._identity.name) <= 200
 
     def _name(self, url: str) -> str:
-        """Return a name in reverse-DNS form: the server's own if it has that form, otherwise one below the host."""
+        # Return a name in reverse-DNS form: the server's own if it has that form, otherwise one below the host.
         name = self._identity.name
         if self._has_full_name:
             return name
@@ -239,7 +239,7 @@ def _host(url: str) -> str:
 
 
 def _publisher(host: str) -> str:
-    """Return a host as a part of a URN, which is ASCII without colons (RFC 8141)."""
+    # Return a host as a part of a URN, which is ASCII without colons (RFC 8141).
     try:
         host = host.encode("idna").decode()
     except UnicodeError:
@@ -349,6 +349,7 @@ class Router:
             if route.match(path) is not None:
                 for method in route.methods:
                     found.setdefault(method, route)
+
         return found
 
     def _build(self) -> None:
@@ -409,6 +410,7 @@ class Router:
                 await _refuse(request, known)
                 return
             request.user = known
+
         await self._serve_route(request, route)
 
     async def _serve_route(self, request: HttpRequest, route: Route) -> None:
@@ -526,7 +528,7 @@ def _card_routes(core: Core, server: Backend, guard: Guard, *, asks: bool, endpo
 
 
 def _open_methods(request: HttpRequest, found: Mapping[str, Route], route: Route | None) -> list[str]:
-    """Return the methods at a path that every web page may use; [] if the request uses another method."""
+    # Return the methods at a path that every web page may use; [] if the request uses another method.
     if not found:
         return ["GET"] if _DISCOVERY in request.path else []  # a document that is not there is 404 to all
     if route is not None and not route.any_origin:

@@ -52,8 +52,8 @@ _SKEW = 60.0
 _MAC = 16
 _HEAD = Layout(">BBI12sB")
 _APART = 1
+# The versions by number; a new revision comes last.
 _VERSIONS = tuple(sorted(table.LEGACY))
-"""The versions by number; a new revision comes last."""
 
 
 class SealedId(NamedTuple):
@@ -96,6 +96,7 @@ class IdSealer:
             raw = urlsafe_b64decode(text + "=" * (-len(text) % 4))
         except (ValueError, Base64Error):
             return None
+
         # An id must have one spelling: base64 accepts several last characters, and skips unknown ones.
         if len(raw) < _HEAD.size + _MAC or urlsafe_b64encode(raw).decode().rstrip("=") != text:
             return None
@@ -106,6 +107,7 @@ class IdSealer:
             each == number and hmac.compare_digest(mac, self._mac(key, principal, body)) for each, key in self._keys
         ):
             return None
+
         ends = issued + LIFE
         if ends + _SKEW < time() or version >= len(_VERSIONS):
             return None
@@ -118,12 +120,12 @@ class IdSealer:
 
 
 def _number_of(key: bytes) -> int:
-    """Return a byte that distinguishes most keys, so that only one must be tried."""
+    # Return a byte that distinguishes most keys, so that only one must be tried.
     return hmac.digest(key, b"number", "sha256")[0]
 
 
+# A log level, and subscribed resources.
 _Saved: TypeAlias = tuple[str | None, frozenset[str]]
-"""A log level, and subscribed resources."""
 
 _TRIES = 8
 _MOST_BYTES = 64 * 1024
@@ -272,6 +274,7 @@ class SealedSessions:
                 before, settings.listener = settings.listener, self._node.id
 
             await self._store(session, change)
+
         return before
 
     async def _store(self, session: HttpSession, change: Callable[[_Settings], None]) -> None:
@@ -298,6 +301,7 @@ class SealedSessions:
             raise Unavailable(_AWAY) from None
         except DecodeError:  # written by a newer version of mcpd, or another program
             raise Unavailable("cannot read the stored settings of this session") from None
+
         raise Unavailable("receives too many changes of this session at once")
 
     def _apply(self, session: HttpSession, raw: bytes | None, base: _Saved | None = None) -> None:
@@ -362,7 +366,7 @@ def _settings(raw: bytes | None) -> _Settings:
 
 
 def _merge(settings: _Settings, before: _Saved, level: str | None, now: frozenset[str]) -> None:
-    """Merge changes of this node into stored settings that other nodes may have changed."""
+    # Merge changes of this node into stored settings that other nodes may have changed.
     if level != before[0]:
         settings.level = level
     settings.watched = sorted((set(settings.watched) | (now - before[1])) - (before[1] - now))

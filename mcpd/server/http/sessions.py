@@ -123,7 +123,7 @@ class Sessions:
         return True
 
     def _most_crowded(self, newcomer: str) -> str:
-        """Return the address with the most sessions, counting the new one. Tokens can be invented, addresses cannot."""
+        # Return the address with the most sessions, counting the new one. Tokens can be invented, addresses cannot.
         own = address_of(newcomer)
         return max(self._by_address, key=lambda address: self._by_address[address] + (address == own))
 
@@ -182,6 +182,7 @@ class Sessions:
                 self.end(session)
                 return None
             shared.adopt(session, record)
+
         if session is not None or record is None or session_id in self._by_id:
             return session
 
@@ -193,6 +194,7 @@ class Sessions:
         except InternalError:
             self.drop(session)
             raise Unavailable("has no memory for this session") from None
+
         shared.adopt(session, record)
         self.add(session)
         return session

@@ -54,11 +54,13 @@ def checked_folder(*, make: bool) -> Path | None:
         if not make and isinstance(error, FileNotFoundError):
             return None
         raise ConfigurationError(f"{folder}: {error.strerror}; set XDG_RUNTIME_DIR to a folder of yours") from None
+
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or stat.S_IMODE(found.st_mode) & 0o077:
         raise ConfigurationError(
             f"{folder} is not a folder of yours with mode 0700, so its sockets are not trusted; "
             "remove it, or set XDG_RUNTIME_DIR to a folder of yours"
         )
+
     return folder
 
 
@@ -83,6 +85,7 @@ def control_sockets(folder: Path) -> dict[int, str]:
             continue
         if number.isdecimal() and stat.S_ISSOCK(seen.st_mode) and seen.st_uid == os.getuid():
             found[int(number)] = entry.path
+
     return dict(sorted(found.items()))
 
 
@@ -115,6 +118,7 @@ def running_servers() -> Found:
             found.silent.append(pid)
         except (OSError, MsgspecError):
             continue  # it is ending, or is not a server of mcpd
+
     return found
 
 
@@ -144,9 +148,11 @@ def status_at(address: str, token: str | None = None) -> Status:
         raise NoStatus(text) from None
     finally:
         connection.close()
+
     if answer.status == 401:
         what = "a token" if token is None else "another token"
         raise NoStatus(f"{shown} requires {what}: use --token-file FILE, or set MCPD_TOKEN")
+
     try:
         return decode(body, type=Status)
     except (MsgspecError, UnicodeDecodeError):
@@ -160,11 +166,13 @@ def _connection(address: str) -> http.client.HTTPConnection:
         if found.path:
             raise ConfigurationError(f"{printable(address)}: use the address of the server's --metrics option")
         return http.client.HTTPConnection(found.host or "127.0.0.1", found.port, timeout=_SECONDS)
+
     try:
         parts = urlsplit(address)
         host, port = parts.hostname, parts.port
     except ValueError:
         host = port = None
+
     if not host or parts.scheme not in ("http", "https"):
         raise ConfigurationError(f"{printable(address)}: expected :PORT, HOST:PORT or http(s)://HOST:PORT")
     kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
@@ -192,6 +200,7 @@ def _request(path: str, method: str, what: str) -> bytes:
         answer = bytearray()
         while len(answer) <= _MOST_BYTES and (read := connected.recv(65536)):
             answer += read
+
     head, _, body = bytes(answer).partition(b"\r\n\r\n")
     if not head.startswith((b"HTTP/1.1 200 ", b"HTTP/1.1 202 ")):
         raise OSError("no answer")
@@ -208,12 +217,14 @@ def _runs(pid: int) -> bool:
             return False
     except OSError:
         return False
+
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
         return False
     except PermissionError:
         pass
+
     return True
 
 

@@ -92,6 +92,7 @@ class HttpThread:
             servers.append(
                 await asyncio.start_unix_server(self._answer_control, sock=self._control, limit=_MOST_HEAD_BYTES)
             )
+
         self._started.set()
         try:
             while not ending.is_set():
@@ -123,6 +124,7 @@ class HttpThread:
         if self._open >= _MOST_AT_ONCE and not is_control:
             writer.transport.abort()
             return
+
         self._open += 1
         try:
             async with asyncio.timeout(_SECONDS):
@@ -146,6 +148,7 @@ async def _read(reader: asyncio.StreamReader, *, is_control: bool) -> ObserverRe
         head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
     except asyncio.LimitOverrunError:
         return None
+
     first, *lines = head[:-4].split("\r\n")
     words = first.split(" ")
     if len(words) != 3 or not words[2].startswith("HTTP/1.") or not words[1].startswith("/"):
@@ -157,6 +160,7 @@ async def _read(reader: asyncio.StreamReader, *, is_control: bool) -> ObserverRe
             return None
         key = name.lower()
         headers[key] = f"{headers[key]}, {value.strip()}" if key in headers else value.strip()
+
     return ObserverRequest(words[0], words[1].partition("?")[0], headers, is_control)
 
 

@@ -76,6 +76,7 @@ def summed(of_each: Iterable[Iterable[Family]]) -> list[Family]:
             for sample in family.samples:
                 before = samples.get(sample.labels)
                 samples[sample.labels] = sample if before is None else _joined(family, before, sample)
+
     return [replace(family, samples=tuple(samples.values())) for family, samples in found.values()]
 
 
@@ -214,6 +215,7 @@ def process_families() -> list[Family]:
         ]
     except (OSError, ValueError):
         pass
+
     return found
 
 
@@ -240,8 +242,8 @@ _OTHER = "_other"
 _TRANSPORTS = {"stdio": "pipe", "websocket": "tcp", "http": "tcp", "memory": "inproc"}
 _PROTOCOLS = {"websocket": "websocket", "http": "http"}
 
+# Transport, version, method, tool, error type; "" for none.
 _Key = tuple[str, str, str, str, str]
-"""Transport, version, method, tool, error type; "" for none."""
 
 
 class _Series:
@@ -329,6 +331,7 @@ class Meter(HookedObserver):
             # Error codes can be unlimited too: a server that calls other servers passes on theirs.
             with_error = transport, version, method, rest[3], error
             key = rest if key == with_error or with_error not in self._series else with_error
+
         found = self._series.get(key)
         if found is None:
             found = self._series[key] = _Series()

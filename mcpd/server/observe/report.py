@@ -171,6 +171,7 @@ def running(connections: Iterable[Any]) -> Running:
             if len(calls) < MOST_CALLS:
                 seconds = round(now - call.began, 3)
                 calls.append(RunningCall(printable(call.method), _name_of(call), seconds, call.version.name))
+
     return Running(dict(clients), sessions, in_flight, tuple(calls))
 
 
@@ -180,7 +181,7 @@ def _name_of(call: Any) -> str:
 
 
 def _without_details(record: logging.LogRecord) -> str:
-    """Return the text of a log record without the text of an exception and without the URI of a resource."""
+    # Return the text of a log record without the text of an exception and without the URI of a resource.
     template, details, _ = str(record.msg).partition(": %s")
     values = record.args if isinstance(record.args, tuple) else ()
     if template.startswith("resource %s"):
@@ -329,6 +330,7 @@ class Report:
             lag = Sample(value=self.heartbeat.lag)
             text = "The longest delay of the event loop in the last minute."
             found.append(Family("mcpd_loop_lag_seconds", "gauge", text, (lag,), most=True))
+
         if service.backplane is not None:
             is_up = Sample(value=float(not service.backplane))
             found.append(Family("mcpd_backplane_up", "gauge", "Processes that reach the backplane.", (is_up,)))
@@ -337,4 +339,5 @@ class Report:
                 ("dropped", "Messages to other processes that could not be sent.", service.dropped),
             ):
                 found.append(Family(f"mcpd_backplane_{name}", "counter", text, (Sample(value=count),)))
+
         return found

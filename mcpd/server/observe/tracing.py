@@ -81,8 +81,8 @@ class Tracing:
 
         self._api = trace
         self._contexts = context
+        # Make a context the current one. It is not restored, because each handler has a context of its own.
         self._attach = context.attach
-        """Make a context the current one. It is not restored, because each handler has a context of its own."""
         self._nothing = context.Context()
         self._server_kind = trace.SpanKind.SERVER
         self._server = server
@@ -90,6 +90,7 @@ class Tracing:
         if provider is None:
             provider = provider_of(os.environ, server.name)
             trace.set_tracer_provider(provider)  # spans of the tools go the same way
+
         self._provider = provider
         self._tracer = provider.get_tracer("mcpd", __version__)
 
@@ -105,6 +106,7 @@ class Tracing:
         except Exception as error:
             log.warning("No traces: %s", printable(error, 300))
             return None
+
         tracing.attach()
         return tracing
 
@@ -143,6 +145,7 @@ class Tracing:
             except BaseException as error:
                 self._fail(span, error)
                 raise
+
             if result.__class__ is CoroutineType:
                 return self._finish(span, context, result)
             self._end(span, result)
@@ -162,16 +165,18 @@ class Tracing:
     # -- the span ----------------------------------------------------------------------------
 
     def _begin(self, method: str, named: str | None, exchange: Exchange, params: Any, above: Any) -> Any:
-        """Start a span with the attributes for samplers. The others are added only if the span is recorded."""
+        # Start a span with the attributes for samplers. The others are added only if the span is recorded.
         attributes: dict[str, Any] = {"mcp.method.name": method}
         title = method
         if named is not None:
             name = attributes[named] = self._known(method, str(getattr(params, "name", "")))
             title = f"{method} {name}"
+
         span = self._tracer.start_span(title, above, self._server_kind, attributes, None, None, False, False)
         if span.is_recording():
             span.set_attributes(self._more(method, exchange))
             self._link(span, above)
+
         return span
 
     def _link(self, span: Any, above: Any) -> None:
@@ -195,6 +200,7 @@ class Tracing:
         if isinstance(session, str):
             # Not the id itself, which grants access to the session.
             attributes["mcp.session.id"] = sha256(session.encode()).hexdigest()[:16]
+
         return attributes
 
     def _known(self, method: str, name: str) -> str:
@@ -220,7 +226,7 @@ class Tracing:
         span.end()
 
     def _fail(self, span: Any, error: BaseException) -> None:
-        """End a span with the class of an exception. Its text may contain secrets, and is not recorded."""
+        # End a span with the class of an exception. Its text may contain secrets, and is not recorded.
         if not isinstance(error, InputRequired):
             kind = str(error.code) if isinstance(error, (ProtocolError, RemoteError)) else type(error).__name__
             span.set_attribute("error.type", "cancelled" if isinstance(error, asyncio.CancelledError) else kind)

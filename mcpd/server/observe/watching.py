@@ -89,6 +89,7 @@ class Site(ABC):
                 f"--metrics {address} can be reached from other machines: require a token with --token-file FILE or "
                 f"MCPD_TOKEN, or use :{address.port} for this machine only"
             )
+
         self._guard = Guard(Access(token=token, hosts=self._settings.allowed_hosts), address.host)
         self._token = None if token is None else TokenAuthenticator(token)
         sockets = list(self._settings.sockets.get("metrics", ())) or await bind(address, is_guarded=token is not None)
@@ -96,7 +97,7 @@ class Site(ABC):
         return sockets
 
     def _bind_control(self) -> socket.socket | None:
-        """Return the control socket; None if it is off, or it is optional and cannot be created."""
+        # Return the control socket; None if it is off, or it is optional and cannot be created.
         wanted = self._settings.control
         if wanted == "never" or not hasattr(socket, "AF_UNIX"):
             return None
@@ -122,6 +123,7 @@ class Site(ABC):
                 raise ConfigurationError(f"no control socket: {error}") from None
             log.info("No control socket, so mcpd status does not find this server: %s", printable(error, 300))
             return None
+
         self._control_path = path
         return listening
 
@@ -141,9 +143,11 @@ class Site(ABC):
             refusal = self._guard.check_source(request.headers.get("host"), request.headers.get("origin"))
             if refusal is not None:
                 return ObserverResponse(refusal.status, refusal.text.encode())
+
         if request.method == "POST" and path == "/stop" and request.is_control:
             os.kill(os.getpid(), signal.SIGTERM)
             return ObserverResponse(202, b"stopping\n")
+
         if request.method not in ("GET", "HEAD"):
             return ObserverResponse(405, b"Only GET is supported here.\n", headers=(("Allow", "GET, HEAD"),))
         if path == "/healthz":
@@ -155,6 +159,7 @@ class Site(ABC):
             known = self._token(request.headers)
             if not isinstance(known, Principal):
                 return ObserverResponse(known.status, known.text.encode(), headers=known.headers)
+
         if path == "/metrics" and self._counts:
             return exposed(await self.asked_families(), request.headers.get("accept"))
         if path == "/metrics.json" and request.is_control:
@@ -200,6 +205,7 @@ class Watching(Site):
                 self._add_routes()
             else:
                 sockets = await self._bind(parse(settings.metrics))
+
         try:
             control = self._bind_control()
         except ConfigurationError:
@@ -207,6 +213,7 @@ class Watching(Site):
                 each.close()
             self.stop()
             raise
+
         self._start_thread(sockets, control)
 
     def _start_thread(self, sockets: list[socket.socket], control: socket.socket | None) -> None:
@@ -246,11 +253,13 @@ class Watching(Site):
             raise ConfigurationError(
                 "--metrics http: HTTP is not served; add --http :8080, or give --metrics an address"
             )
+
         address = parse(settings.http)
         if self._server.authenticate is not None:
             raise ConfigurationError(
                 "--metrics http: each user of this server could read them; use a separate port, as --metrics :9464"
             )
+
         if not address.path and not is_loopback(address.host) and settings.token is None:
             raise ConfigurationError(
                 f"--metrics http: {address} can be reached from other machines; require a token with --token-file FILE "

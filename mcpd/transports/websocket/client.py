@@ -171,6 +171,7 @@ async def _tunnel(
     except BaseException:
         transport.abort()
         raise
+
     if rest:
         protocol.data_received(rest)
 
@@ -262,6 +263,7 @@ async def open_websocket(
         if isinstance(error, TimeoutError):
             raise CannotConnect(f"{to.name}: no answer within {OPEN_SECONDS:g} s") from None
         raise
+
     return channel
 
 
@@ -364,6 +366,7 @@ class ClientHandshake:
             has_token = any(name.lower() == "authorization" for name in self._headers)
             advice = _ADVICE.get(status) or advice_on(status, challenges, said, has_token=has_token)
             text += (f": {said}" if said else "") + (f"; {advice}" if advice else "")
+
         return RefusedHandshake(text, status, dict(response.headers.raw_items()), challenges)
 
     def _why(self, ended: ConnectionClosed, cause: str) -> ConnectionLost:

@@ -46,8 +46,8 @@ _REASON_BYTES = 123
 _TEXT, _CONT, _BINARY = Opcode.TEXT, Opcode.CONT, Opcode.BINARY
 _CLOSE, _PONG = Opcode.CLOSE, Opcode.PONG
 
+# How pings begin that are sent to learn whether all before them was read; their number follows.
 _ASK = b"mcpd-"
-"""How pings begin that are sent to learn whether all before them was read; their number follows."""
 
 A = TypeVarTuple("A")
 
@@ -115,51 +115,51 @@ class WebSocketChannel(asyncio.Protocol):
         self._owner = owner
         self._transport: asyncio.Transport | None = None
         self._receiver: Receiver | None = None
+        # Receives all data until the handshake is done.
         self._handshake: Opening | None = handshake
-        """Receives all data until the handshake is done."""
         self._framing = handshake.framing
         self._why = why
         self._fields: HandshakeFields | None = None
+        # Closes the connection when its token expires.
         self._expiry: asyncio.TimerHandle | None = None
-        """Closes the connection when its token expires."""
+        # The timer of the handshake, then of pings, then of closing.
         self._timer: asyncio.TimerHandle | None = None
-        """The timer of the handshake, then of pings, then of closing."""
 
+        # Received frames that were not delivered yet.
         self._events: list[Frame] = []
-        """Received frames that were not delivered yet."""
+        # The received bytes of an incomplete frame.
         self._partial_bytes = 0
-        """The received bytes of an incomplete frame."""
         self._fragments: bytearray | None = None
+        # Counts the bytes of an incomplete message.
         self._charge: Charge | None = None
-        """Counts the bytes of an incomplete message."""
+        # Counts the bytes that wait for a slow client.
         self._unread: Charge | None = None
-        """Counts the bytes that wait for a slow client."""
         self._unflushed_bytes = self._written_bytes = 0
         self._is_pushing = self._is_flush_due = False
         self._apart: DelayedResults | None = None
+        # The number of pings sent to find out whether everything before them was read.
         self._asked = 0
-        """The number of pings sent to find out whether everything before them was read."""
 
         self.is_open = self._was_open = False
         """Whether the handshake is done and the connection is not closing."""
         self.is_held = owner is None
         """Whether reading is paused."""
         self.is_congested = False
+        # Whether data arrived since the last ping timer.
         self._was_heard = False
-        """Whether data arrived since the last ping timer."""
         self._was_pinged = False
+        # The bytes that the peer had read at the last ping timer.
         self._taken_bytes = 0
-        """The bytes that the peer had read at the last ping timer."""
 
+        # Whether a close frame was sent, and the peer's is awaited.
         self._is_leaving = False
-        """Whether a close frame was sent, and the peer's is awaited."""
+        # Whether the peer has sent a close frame.
         self._is_agreed = False
-        """Whether the peer has sent a close frame."""
+        # The error that ended the connection, if there was one.
         self._ended: McpdError | None = None
-        """The error that ended the connection, if there was one."""
         self._is_closing = self._has_ended = self._has_told = self._is_lost = False
+        # Done when the socket is closed; created on demand.
         self._lost: asyncio.Future[None] | None = None
-        """Done when the socket is closed; created on demand."""
         self._drained: asyncio.Future[None] | None = None
 
     # -- who is at the other end -------------------------------------------------------------
@@ -198,6 +198,7 @@ class WebSocketChannel(asyncio.Protocol):
                 # Accepted in the last moment before the listening socket was closed.
                 stream.abort()
                 return
+
         if self._handshake is not None:
             self._handshake.begin(self)
         self._flush()
@@ -432,7 +433,7 @@ class WebSocketChannel(asyncio.Protocol):
             self._set_timer(self._limits.ping_interval, self._look)
 
     def _is_text(self, message: bytes) -> bool:
-        """Return whether a message is UTF-8 (RFC 6455 8.1, S25-026, S26-043); otherwise end the connection."""
+        # Return whether a message is UTF-8 (RFC 6455 8.1, S25-026, S26-043); otherwise end the connection.
         try:
             str(message, "utf-8")
         except UnicodeDecodeError as error:
@@ -641,6 +642,7 @@ class WebSocketChannel(asyncio.Protocol):
             self._ended = self._why(self._framing.close_exc, cause)
             if self._ended is not None and self._owner is not None:
                 log.info("%s: %s", printable(self.peer or "a local peer"), printable(self._ended))
+
         if self._owner is not None:  # nothing more is done for its client
             self._events.clear()
             self._fragments = None
@@ -663,7 +665,7 @@ class WebSocketChannel(asyncio.Protocol):
 
 
 def _unread_asks(asked: int, pong: bytes) -> int:
-    """Return how many pings are still unanswered after this pong, which may answer several."""
+    # Return how many pings are still unanswered after this pong, which may answer several.
     number = pong[len(_ASK) :]
     return max(0, asked - int(number)) if number.isdigit() and len(number) < 10 else asked
 

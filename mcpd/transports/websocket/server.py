@@ -63,8 +63,8 @@ class Handshake:
     def __init__(self, endpoint: Endpoint) -> None:
         self._endpoint = endpoint
         self.framing = _ServerProtocol(max_size=endpoint.limits.max_frame_bytes, logger=wire_log)
+        # Authenticates the handshake. Meanwhile reading stops, and little data is kept.
         self._task: asyncio.Task[_Known] | None = None
-        """Authenticates the handshake. Meanwhile reading stops, and little data is kept."""
         self._early = b""
 
     def begin(self, connection: WebSocketChannel) -> None:
