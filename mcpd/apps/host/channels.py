@@ -30,7 +30,7 @@ from mcpd.protocol.channel import Channel, Receiver
 from mcpd.protocol.principal import ANONYMOUS, Principal
 from mcpd.protocol.printable import printable
 from mcpd.transports.accepting import Acceptor
-from mcpd.transports.address import Address, authority, bind, parse
+from mcpd.transports.address import authority, bind, parse
 from mcpd.transports.authentication import Refusal, RequestHeaders
 from mcpd.transports.guards import Access, Guard
 from mcpd.transports.websocket.connection import WebSocketChannel
@@ -199,20 +199,37 @@ class Relay:
     """A WebSocket address for the Views of one host and one page. `Host.listen_views` creates it."""
 
     def __init__(
-        self, prepare_view: PrepareView, origin: str, guard: Guard, limits: WebSocketLimits, wait_seconds: float
+        self,
+        prepare_view: PrepareView,
+        address: str,
+        origin: str,
+        *,
+        hosts: Iterable[str] = (),
+        limits: WebSocketLimits | None = None,
+        wait_seconds: float = 10.0,
     ) -> None:
+        """Listen at `address` for the page at `origin` (`http://host:port`). `hosts` are further names of this machine.
+
+        Raises ConfigurationError for an invalid origin or address.
+        """
+        self._address = parse(address)
+        scheme, found, place = origin.lower().partition("://")
+        if scheme not in ("http", "https") or not found or not place or any(char in place for char in "/?#, *"):
+            text = f"origin {origin!r}: write scheme://host:port of the page, e.g. http://localhost:8000"
+            raise ConfigurationError(text)
+        guard = Guard(Access(hosts=tuple(hosts)), self._address.host)
         self._prepare_view = prepare_view
-        self._endpoint = _ViewEndpoint(guard, limits, origin)
+        self._endpoint = _ViewEndpoint(guard, limits or WebSocketLimits(), origin.lower())
         self._wait_seconds = wait_seconds
         self._acceptor: Acceptor | None = None
         self._is_listening = False
         self.base_url = ""
         """The beginning of the address of each View, `ws://host:port`, for `connect-src` of the page."""
 
-    async def listen(self, address: Address) -> None:
+    async def listen(self) -> None:
         """Start to listen. Raises ConfigurationError for an address that cannot be used."""
         # The id in the address of a View is a token.
-        sockets = await bind(address, is_guarded=True)
+        sockets = await bind(self._address, is_guarded=True)
         self.base_url = f"ws://{authority(sockets[0])}"
         self._acceptor = Acceptor(self._endpoint.connection_limit, sockets, self._endpoint.connect)
         await self._acceptor.start()
@@ -325,25 +342,3 @@ class _ViewEndpoint(Endpoint):
         self._used[view_id] = None
         if len(self._used) > MAX_USED_ADDRESSES:
             self._used.popitem(last=False)
-
-
-async def open_relay(
-    prepare_view: PrepareView,
-    address: str,
-    origin: str,
-    *,
-    hosts: Iterable[str] = (),
-    limits: WebSocketLimits | None = None,
-) -> Relay:
-    """Listen at `address` for the page at `origin` (`http://host:port`). `hosts` are further names of this machine.
-
-    Raises ConfigurationError for an invalid origin or address.
-    """
-    parsed = parse(address)
-    scheme, found, rest = origin.lower().partition("://")
-    if scheme not in ("http", "https") or not found or not rest or any(char in rest for char in "/?#, *"):
-        raise ConfigurationError(f"origin {origin!r}: write scheme://host:port of the page, e.g. http://localhost:8000")
-    guard = Guard(Access(hosts=tuple(hosts)), parsed.host)
-    relay = Relay(prepare_view, origin.lower(), guard, limits or WebSocketLimits(), 10.0)
-    await relay.listen(parsed)
-    return relay

@@ -19,7 +19,7 @@ from msgspec import Raw, Struct, field, structs
 from msgspec.json import decode
 
 from mcpd import __version__
-from mcpd.apps.host.channels import Pump, Relay, ViewChannel, attach, open_relay
+from mcpd.apps.host.channels import Pump, Relay, ViewChannel, attach
 from mcpd.apps.host.conversation import Conversation
 from mcpd.apps.host.document import Profile, ViewDocument, grant
 from mcpd.apps.host.document_cache import DocumentCache
@@ -428,7 +428,8 @@ class Host:
         """
         # A message that is slightly too large is refused and the View goes on. A far larger one ends the connection.
         limits = WebSocketLimits(max_frame_bytes=4 * self.options.limits.message_bytes)
-        relay = await open_relay(self.prepare_view, address, origin, hosts=hosts, limits=limits)
+        relay = Relay(self.prepare_view, address, origin, hosts=hosts, limits=limits)
+        await relay.listen()
         self._closers.append(relay.aclose)
         return relay
 

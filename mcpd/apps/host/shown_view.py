@@ -17,7 +17,7 @@ from msgspec import Raw, Struct
 from msgspec.json import Decoder
 
 from mcpd.apps.host.conversation import Conversation, ViewMessage
-from mcpd.apps.host.document import Grant, ViewDocument
+from mcpd.apps.host.document import ViewDocument
 from mcpd.apps.host.tool_call import ToolCall
 from mcpd.apps.host.view import View, ViewPhase, events
 from mcpd.apps.host.view.context import DisplayMode, HostContext
@@ -42,6 +42,9 @@ class ShownView:
     def __init__(self, view_id: str, call: ToolCall, machine: View, handler: ViewRequestHandler) -> None:
         self.id = view_id
         self.call = call
+        self.document = machine.document
+        self.grant = machine.grant
+        """The policy, sandbox tokens and `allow` attribute of the View."""
         self._machine = machine
         self._handler = handler
 
@@ -64,16 +67,6 @@ class ShownView:
     def state(self) -> ViewPhase:
         """The state of the View."""
         return self._machine.state
-
-    @property
-    def document(self) -> ViewDocument:
-        """The HTML and its metadata."""
-        return self._machine.document
-
-    @property
-    def grant(self) -> Grant:
-        """The policy, sandbox tokens and `allow` attribute of the View."""
-        return self._machine.grant
 
     @property
     def context(self) -> HostContext:

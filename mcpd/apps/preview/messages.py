@@ -27,7 +27,7 @@ class Hello(Wire):
     token: str
 
 
-class ServerInfo(Wire, kw_only=True):
+class ServerInfo(Wire):
     """The server and its connection. `era` is "legacy" or "modern"."""
 
     name: str | None = None
@@ -47,7 +47,7 @@ class Connect(Wire):
     version: str | None = None
 
 
-class Quirks(Wire, kw_only=True):
+class Quirks(Wire):
     """Faults of other hosts to imitate. `hidden_until_initialized` is up to the page."""
 
     drop_meta: bool = False
@@ -108,14 +108,14 @@ class ToolsCall(BeginCall, kw_only=True, rename={"caller": "as", "call_id": "cal
     arguments: dict[str, Any] | None = None
 
 
-class PartialCall(Wire, kw_only=True):
+class PartialCall(Wire):
     """All characters of the arguments so far."""
 
     call_id: str
     text: str
 
 
-class CancelCall(Wire, kw_only=True):
+class CancelCall(Wire):
     call_id: str
     reason: str = "cancelled by the user"
 
@@ -123,28 +123,28 @@ class CancelCall(Wire, kw_only=True):
 # ------------------------------------------------------------------------------------------ Views
 
 
-class OpenView(Wire, kw_only=True):
+class OpenView(Wire):
     """`context` is for this View alone."""
 
     call_id: str
     context: HostContext | None = None
 
 
-class ViewId(Wire, kw_only=True):
+class ViewId(Wire):
     view_id: str
 
 
-class CloseView(ViewId, kw_only=True):
+class CloseView(ViewId):
     reason: str = "closed by the user"
 
 
-class ViewLost(ViewId, kw_only=True):
+class ViewLost(ViewId):
     """The frame of the View is gone."""
 
     reason: str = "the frame is gone"
 
 
-class ViewMessage(ViewId, kw_only=True):
+class ViewMessage(ViewId):
     """A message of a View or its proxy."""
 
     message: Raw
@@ -157,13 +157,13 @@ class ChangeContext(Wire, kw_only=True):
     context: HostContext
 
 
-class CallViewTool(ViewId, kw_only=True):
+class CallViewTool(ViewId):
     name: str
     arguments: dict[str, Any] | None = None
     confirmed: bool = False
 
 
-class AllowPermission(ViewId, kw_only=True):
+class AllowPermission(ViewId):
     """A permission for the document of a View, by its name in `_meta.ui.permissions`."""
 
     name: str
@@ -196,7 +196,7 @@ class ViewInfo(Wire, kw_only=True, omit_defaults=False):
 # ------------------------------------------------------------------------------------------ trace
 
 
-class TraceFilter(Wire, kw_only=True):
+class TraceFilter(Wire):
     """The entries to show. `text` is searched in the whole message, ignoring case."""
 
     parties: list[str] | None = None

@@ -155,8 +155,12 @@ def parse_document(html: str) -> Document:
         text = "reading the HTML of apps needs a library: pip install 'mcpd-server[apps]'"
         raise ConfigurationError(text) from None
 
+    tree = LexborHTMLParser(html)
+    # The content of <noscript> is text to a browser.
+    for node in tree.css("noscript"):
+        node.decompose()
     document = Document(html)
-    for node in _elements(LexborHTMLParser(html).root):
+    for node in tree.css("*"):
         document.read(node)
     return document
 
@@ -252,19 +256,3 @@ def _srcset_urls(value: str) -> Iterator[str]:
         if url:
             yield url
         rest = following.strip(" \t\r\n\f,")
-
-
-def _elements(root: LexborNode | None) -> Iterator[LexborNode]:
-    """Yield all elements in document order, without the content of <noscript>, which is text to a browser."""
-    waiting = [] if root is None else [root]
-    while waiting:
-        node = waiting.pop()
-        if not node.is_element_node:
-            continue
-        yield node
-        if node.tag == "noscript":
-            continue
-        child = node.last_child
-        while child is not None:
-            waiting.append(child)
-            child = child.prev

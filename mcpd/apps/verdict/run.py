@@ -76,12 +76,19 @@ class _AppTrials:
     """What all trials of one app share. `limit` bounds the Views of all apps that are open at a time."""
 
     def __init__(
-        self, browser: AppBrowser, host: Host, call: ToolCall, options: TryOptions, limit: asyncio.Semaphore
+        self,
+        browser: AppBrowser,
+        host: Host,
+        call: ToolCall,
+        options: TryOptions,
+        report: AppReport,
+        limit: asyncio.Semaphore,
     ) -> None:
         self.browser = browser
         self.host = host
         self.call = call
         self.options = options
+        self.report = report
         self.limit = limit
         self.trials: list[Trial] = []
         self.with_result = self.without_result = rendering.Appearance()
@@ -96,6 +103,14 @@ class _AppTrials:
         async with self.limit, opening as trial:
             yield trial
 
+    async def take_screenshot(self, trial: Trial, name: str) -> None:
+        """Take a screenshot for the report, if there is a folder for them."""
+        if self.options.screenshots is not None:
+            slug = re.sub(r"[^A-Za-z0-9._-]+", "-", self.report.uri.removeprefix("ui://").partition("?")[0])
+            path = Path(self.options.screenshots) / f"{slug.strip('-.')[:80] or 'app'}-{name}.png"
+            await trial.page.screenshot(path=path)
+            self.report.screenshots.append(str(path))
+
 
 async def show_app(
     browser: AppBrowser, host: Host, call: ToolCall, options: TryOptions, report: AppReport, limit: asyncio.Semaphore
@@ -104,9 +119,9 @@ async def show_app(
 
     `limit` bounds the Views of all apps that are open at a time.
     """
-    trials = _AppTrials(browser, host, call, options, limit)
+    trials = _AppTrials(browser, host, call, options, report, limit)
     try:
-        first = await _first_checks(trials, report)
+        first = await _first_checks(trials)
     except ConfigurationError as error:
         return [checked(*HANDSHAKE, [failure(str(error))], "")]
     if not trials.trials[0].sent("ui/notifications/initialized"):
@@ -137,7 +152,7 @@ def _context(scheme: str, width: int) -> HostContext:
     )
 
 
-async def _first_checks(trials: _AppTrials, report: AppReport) -> list[Check]:
+async def _first_checks(trials: _AppTrials) -> list[Check]:
     """Check the handshake, the rendering in all sizes and schemes, the answers and the teardown."""
     seconds = trials.options.timeout
     async with trials.open() as trial:
@@ -145,7 +160,7 @@ async def _first_checks(trials: _AppTrials, report: AppReport) -> list[Check]:
         is_live = await trial.is_live(seconds)
         checks = [handshake_check(trial, is_live=is_live, seconds=seconds)]
         if not is_live:
-            await _take_screenshot(trial, trials.options, report, f"{_WIDE[0]}-light")
+            await trials.take_screenshot(trial, f"{_WIDE[0]}-light")
             why = "not tried, nor are rendering, answers and quirks: its handshake did not complete"
             return [*checks, skipped(*_LAYOUT, why), needs_check(trial), console_check(trial)]
 
@@ -153,18 +168,18 @@ async def _first_checks(trials: _AppTrials, report: AppReport) -> list[Check]:
         trial.shown_refusal = await trial.evaluate("(look) => look.refusal()") or ""
         checks += [await rendering.layout_check(trial, _WIDE[0]), await rendering.contrast_check(trial, "light")]
         trials.with_result = await rendering.appearance_of(trial)
-        await _take_screenshot(trial, trials.options, report, f"{_WIDE[0]}-light")
+        await trials.take_screenshot(trial, f"{_WIDE[0]}-light")
         checks += await rendering.keyboard_checks(trial)
         checks.append(await rendering.resize_check(trial))
 
         await _change_context(trial, "light", _NARROW)
         checks.append(await rendering.layout_check(trial, _NARROW[0]))
-        await _take_screenshot(trial, trials.options, report, f"{_NARROW[0]}-light")
+        await trials.take_screenshot(trial, f"{_NARROW[0]}-light")
         await _change_context(trial, "dark", _NARROW)
-        await _take_screenshot(trial, trials.options, report, f"{_NARROW[0]}-dark")
+        await trials.take_screenshot(trial, f"{_NARROW[0]}-dark")
         await _change_context(trial, "dark", _WIDE)
         checks.append(await rendering.contrast_check(trial, "dark"))
-        await _take_screenshot(trial, trials.options, report, f"{_WIDE[0]}-dark")
+        await trials.take_screenshot(trial, f"{_WIDE[0]}-dark")
 
         checks += await protocol_checks(trial, seconds)
         checks.append(await teardown_check(trial))
@@ -182,15 +197,6 @@ async def _change_context(trial: Trial, scheme: str, size: tuple[int, int]) -> N
     await trial.settle(1.5)
     # Colours may fade into each other.
     await asyncio.sleep(_FADE_SECONDS)
-
-
-async def _take_screenshot(trial: Trial, options: TryOptions, report: AppReport, name: str) -> None:
-    if options.screenshots is None:
-        return
-    slug = re.sub(r"[^A-Za-z0-9._-]+", "-", report.uri.removeprefix("ui://").partition("?")[0]).strip("-.")[:80]
-    path = Path(options.screenshots) / f"{slug or 'app'}-{name}.png"
-    await trial.page.screenshot(path=path)
-    report.screenshots.append(str(path))
 
 
 async def _spied_check(trials: _AppTrials) -> Check:

@@ -109,8 +109,7 @@ class Trial:
     async def is_live(self, seconds: float) -> bool:
         """Wait until the handshake is complete, and return whether it is within this time."""
         with suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                return await asyncio.shield(self.view.live())
+            return await asyncio.wait_for(self.view.live(), seconds)
         return False
 
     async def settle(self, seconds: float = 3.0) -> None:
@@ -164,8 +163,7 @@ class Trial:
         answer = self._answers[request_id] = asyncio.get_running_loop().create_future()
         self._send({"jsonrpc": "2.0", "id": request_id, "method": method, "params": params or {}})
         with suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                return await answer
+            return await asyncio.wait_for(answer, seconds)
         return None
 
     async def evaluate(self, function: str, argument: Any = None) -> Any:

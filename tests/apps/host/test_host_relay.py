@@ -18,7 +18,7 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.frames import CloseCode
 
 from mcpd import Hooks, Host, HostOptions
-from mcpd.apps.host.channels import Relay, open_relay
+from mcpd.apps.host.channels import Relay
 from mcpd.apps.host.document import ViewDocument
 from mcpd.apps.host.tool_call import ToolCall
 from mcpd.apps.host.view import ViewPhase
@@ -117,7 +117,8 @@ async def test_only_under_this_machines_names() -> None:
 
 async def test_nobody_comes() -> None:
     async with Host(make_server(), options=QUICK) as host:
-        relay = await open_relay(host.prepare_view, ":0", ORIGIN)
+        relay = Relay(host.prepare_view, ":0", ORIGIN)
+        await relay.listen()
         relay._wait_seconds = 0.05
         view, url = await relay.open_view(await host.call_tool("forecast"))
         assert await view.ended == Failed("no page connected in time")

@@ -7,7 +7,7 @@ an `Abort` the answer is not sent, but the request no longer counts as open. All
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, TypeAlias
+from typing import Any
 
 from msgspec import Raw, Struct
 
@@ -18,7 +18,11 @@ from mcpd.protocol.types.base import Implementation, LogLevel
 from mcpd.protocol.types.features import CallToolResult, ContentBlock, Tool
 
 
-class Ask(Struct, frozen=True):
+class Event(Struct, frozen=True):
+    """Base of all events."""
+
+
+class Ask(Event, frozen=True):
     """A request of the View that the program decides on or carries out. `ask_id` is unique in the View."""
 
     ask_id: int
@@ -84,14 +88,14 @@ class Download(Ask, frozen=True):
     items: Sequence[DownloadItem]
 
 
-class Abort(Struct, frozen=True):
+class Abort(Event, frozen=True):
     """Stop the work on an ask, because the View cancelled it, initialized again or is gone."""
 
     ask_id: int
     reason: str
 
 
-class Connected(Struct, frozen=True):
+class Connected(Event, frozen=True):
     """`ui/initialize` was answered. `again` means that the View initialized before."""
 
     app_info: Implementation
@@ -100,20 +104,20 @@ class Connected(Struct, frozen=True):
     again: bool
 
 
-class Live(Struct, frozen=True):
+class Live(Event, frozen=True):
     """The View is initialized and has received everything that waited: show it now."""
 
     again: bool
 
 
-class SizeChanged(Struct, frozen=True):
+class SizeChanged(Event, frozen=True):
     """The new size of the frame, within the limits of the container; None leaves an axis unchanged."""
 
     width: float | None
     height: float | None
 
 
-class Logged(Struct, frozen=True):
+class Logged(Event, frozen=True):
     """A log message of the View. `data` is any JSON value, and must be shown as text only."""
 
     level: LogLevel
@@ -121,25 +125,25 @@ class Logged(Struct, frozen=True):
     logger: str | None
 
 
-class TeardownRequested(Struct, frozen=True):
+class TeardownRequested(Event, frozen=True):
     """The View asks to be closed; call `View.teardown` to agree."""
 
 
-class Pong(Struct, frozen=True):
+class Pong(Event, frozen=True):
     """The View answered its oldest open ping."""
 
 
-class AppToolsChanged(Struct, frozen=True):
+class AppToolsChanged(Event, frozen=True):
     """The View has other tools now: list them again."""
 
 
-class AppToolsListed(Struct, frozen=True):
+class AppToolsListed(Event, frozen=True):
     """The answer to `View.list_app_tools`. Invalid tools are left out, each with a `Finding`."""
 
     tools: Sequence[Tool]
 
 
-class AppToolAnswered(Struct, frozen=True):
+class AppToolAnswered(Event, frozen=True):
     """The end of a call of `View.call_app_tool`: either `result` or `error` is set."""
 
     call_id: str
@@ -148,20 +152,20 @@ class AppToolAnswered(Struct, frozen=True):
     error: McpdError | None = None
 
 
-class Closed(Struct, frozen=True):
+class Closed(Event, frozen=True):
     """The View was closed: remove its frame. `clean` is False if it did not answer the teardown."""
 
     reason: str
     clean: bool
 
 
-class Failed(Struct, frozen=True):
+class Failed(Event, frozen=True):
     """The View failed: remove its frame and show the text of the result instead."""
 
     reason: str
 
 
-class Finding(Struct, frozen=True):
+class Finding(Event, frozen=True):
     """Something that the View must not or should not do; `refused` means that it had no effect.
 
     `rule` is a word or two for the broken rule. `text` explains it and may quote the View, shortened.
@@ -171,21 +175,3 @@ class Finding(Struct, frozen=True):
     text: str
     method: str = ""
     refused: bool = True
-
-
-Event: TypeAlias = (
-    Ask
-    | Abort
-    | Connected
-    | Live
-    | SizeChanged
-    | Logged
-    | TeardownRequested
-    | Pong
-    | AppToolsChanged
-    | AppToolsListed
-    | AppToolAnswered
-    | Closed
-    | Failed
-    | Finding
-)

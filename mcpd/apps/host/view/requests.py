@@ -400,8 +400,9 @@ class Incoming:
             self._output.log(logging.ERROR, "the result of %s cannot be sent", asked.method, error=error)
             self._output.error(asked.id, InternalError())
 
-    def deny(self, asked: ViewRequest, reason: str) -> None:
+    def deny(self, ask_id: int, reason: str) -> None:
         """Report that an ask was denied."""
+        asked = self.get(ask_id)
         if not self._done(asked):
             return
 
@@ -414,8 +415,9 @@ class Incoming:
         else:
             self._output.error(asked.id, Denied(reason))
 
-    def fail(self, asked: ViewRequest, error: Exception) -> None:
+    def fail(self, ask_id: int, error: Exception) -> None:
         """Report that an ask failed. The View receives a JSON-RPC error of the server unchanged."""
+        asked = self.get(ask_id)
         if not self._done(asked):
             return
 

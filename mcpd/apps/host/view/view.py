@@ -410,11 +410,11 @@ class View:
 
     def deny(self, ask_id: int, reason: str) -> None:
         """Report that the user or the program denies an ask; the reason is for the author of the View."""
-        self._incoming.deny(self._incoming.get(ask_id), reason)
+        self._incoming.deny(ask_id, reason)
 
     def fail(self, ask_id: int, error: Exception) -> None:
         """Report that an ask failed. The View receives a JSON-RPC error of the server unchanged."""
-        self._incoming.fail(self._incoming.get(ask_id), error)
+        self._incoming.fail(ask_id, error)
 
     def progress(self, ask_id: int, progress: float, total: float | None = None, message: str | None = None) -> None:
         """Report the progress of a forwarded request, which the View receives with its own token, if it gave one."""
