@@ -49,8 +49,8 @@ class FolderCode:
         self._left_out = {path: (reason, stamp_of(path)) for path, reason in left_out.items()}
         self._entries: list[ToolEntry] = []
         self._problems: list[Problem] = []
+        # The tools of each file from its last successful import, with the package that they are in.
         self._good: dict[str, tuple[FolderPackage, list[ToolEntry]]] = {}
-        """The tools of each file from its last successful import, with the package that they are in."""
         self.sharing = self._find_sharing(configuration.lifespan, file)
         self._kept = self._package.stamps()
 
@@ -76,9 +76,8 @@ class FolderCode:
         return {file.path: file.stamp for file in files}
 
     def _others(self) -> FileStamps:
-        """Return the stamps of imported files, or None for a deleted file. If an import failed, the stamps of all
-        Python files are included, because the missing name may appear in any of them.
-        """
+        # Return the stamps of imported files, or None for a deleted file. If an import failed, the stamps of all Python
+        # files are included, because the missing name may appear in any of them.
         found = dict(self._package.stamps().values())
         if self._is_broken:
             from glob import escape, glob
@@ -135,10 +134,9 @@ class FolderCode:
     # -- what tools share --------------------------------------------------------------------
 
     def _find_sharing(self, setting: str | None, file: str) -> Lifespan | None:
-        """Return the lifespan of the folder. Raises ConfigurationError if it cannot be loaded.
-
-        Serving without it is not safe: clients could then set the parameters that the lifespan provides.
-        """
+        # Return the lifespan of the folder. Raises ConfigurationError if it cannot be loaded.
+        #
+        # Serving without it is not safe: clients could then set the parameters that the lifespan provides.
         place, _, name = (setting or _LIFESPAN).rpartition(":")
         path = os.path.normpath(os.path.join(self._root, place))
         if setting is None and not os.path.isfile(path):
@@ -171,7 +169,7 @@ def _is_python(path: str) -> bool:
 def _tool(
     server: Server, tool: ToolFunction, file: File, pages: frozenset[str], sharing: Lifespan | None, report: Report
 ) -> ToolEntry | None:
-    """Return the tool for a function, or None if it cannot be a tool, which is reported."""
+    # Return the tool for a function, or None if it cannot be a tool, which is reported.
     options: dict[str, Any] = {"name": "_".join((*file.parts[:-1], tool.name)), **tool.options}
     has_page = any(options.get(option) is not None for option in ("ui", "view", "meta"))
     if options["name"] in pages and not has_page:

@@ -42,7 +42,7 @@ def read(path: str) -> Configuration:
 
 
 def _load(path: str, shown: str) -> tuple[str, dict[str, Any], tuple[str, ...]]:
-    """Return the text of a file, its members, and the keys of the table that they are in."""
+    # Return the text of a file, its members, and the keys of the table that they are in.
     import tomllib  # many folders do not have such a file
 
     try:
@@ -67,7 +67,7 @@ def _load(path: str, shown: str) -> tuple[str, dict[str, Any], tuple[str, ...]]:
 
 
 def _converted(members: dict[str, Any], kind: Any, report: Any, above: tuple[str, ...] = ()) -> Any:
-    """Convert the table at the path `above` to its struct. Invalid members are removed and reported."""
+    # Convert the table at the path `above` to its struct. Invalid members are removed and reported.
     members = msgspec.convert(members, dict[str, Any])
     for _ in range(1000):
         try:
@@ -87,7 +87,7 @@ _AT = r"(?s)(.*) - at `\$(.*)`$"
 def _remove_member(
     members: dict[str, Any], text: str, kind: Any, report: Any, above: tuple[str, ...]
 ) -> tuple[str, ...]:
-    """Remove the member that a msgspec error is about, report it, and return its path."""
+    # Remove the member that a msgspec error is about, report it, and return its path.
     if unknown := re.match(_UNKNOWN, text):
         path = (*_keys(unknown[2] or ""), unknown[1])
         what = _no_such_key(path, kind, above)
@@ -110,7 +110,7 @@ def _remove_member(
 
 
 def _translated(text: str) -> str:
-    """Translate a msgspec message to the names that TOML has for types."""
+    # Translate a msgspec message to the names that TOML has for types.
     if " matching regex " in text:
         return pattern_message(text)
     message = f"{text[0].lower()}{text[1:]}".replace("`", "")
@@ -126,7 +126,7 @@ def _keys(path: str) -> tuple[str, ...]:
 
 
 def _no_such_key(path: tuple[str, ...], kind: Any, above: tuple[str, ...]) -> str:
-    """Return a message that says that a key is unknown, with a suggestion."""
+    # Return a message that says that a key is unknown, with a suggestion.
     for key in path[:-1]:
         kinds = {field.encode_name: field.type for field in msgspec.structs.fields(kind)} if kind is not None else {}
         kind = next((one for one in _parts(kinds.get(key)) if isinstance(one, type) and issubclass(one, Struct)), None)
@@ -135,7 +135,7 @@ def _no_such_key(path: tuple[str, ...], kind: Any, above: tuple[str, ...]) -> st
 
 
 def _parts(kind: Any) -> tuple[Any, ...]:
-    """Return the members of a union, or the type itself, without annotations."""
+    # Return the members of a union, or the type itself, without annotations.
     while get_origin(kind) is Annotated:
         kind = get_args(kind)[0]
     return tuple(one for part in get_args(kind) for one in _parts(part)) or (kind,)
@@ -150,7 +150,7 @@ def _unknown(shown: str, key: str, known: list[str]) -> str:
 
 
 def _check_tools(tools: str | dict[str, Any], report: Any) -> None:
-    """Check the tables in `[docs.tools]`, whose names the author may choose."""
+    # Check the tables in `[docs.tools]`, whose names the author may choose.
     if isinstance(tools, str):
         if tools not in PROFILES:
             text = f"docs.tools: unknown profile {printable(tools)}; known profiles: {', '.join(PROFILES)}"
@@ -209,7 +209,7 @@ def _serve_values(table: Mapping[str, Any], report: Any) -> dict[str, Any]:
 
 
 def _serve_value(option: Option, kind: Any, given: Any) -> Any:
-    """Convert one option to its type. Raises ValueError that says what is expected."""
+    # Convert one option to its type. Raises ValueError that says what is expected.
     kinds = (kind, *get_args(kind))
     if kind is bool:
         if isinstance(given, bool):

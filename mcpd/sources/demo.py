@@ -21,8 +21,8 @@ from mcpd.server.extensions.ui.results import ViewResult, view_result
 
 _READ_ONLY = {"readOnlyHint": True, "openWorldHint": False}
 
+# The app that shows what a host supports. It is in the repository but not in the installed package.
 _DIAGNOSTICS = os.path.join(os.path.dirname(__file__), "..", "..", "examples", "diagnostics")
-"""The app that shows what a host supports. It is in the repository but not in the installed package."""
 
 _WELCOME = """# mcpd demo server
 

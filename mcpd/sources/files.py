@@ -25,8 +25,8 @@ log = logging.getLogger("mcpd")
 MAX_LOGGED = 50
 """How many problems of one folder are logged one by one."""
 
+# Exempts these messages from the rate limit of the log: there are few, and each names a different file.
 _ONCE = {"mcpd_told_once": True}
-"""Exempts these messages from the rate limit of the log: there are few, and each names a different file."""
 
 MAX_FOLDERS = 2000
 """How many folders are watched. Changes in further folders are not noticed."""
@@ -76,8 +76,8 @@ MAX_ENTRIES = 200_000
 MAX_PER_KIND = 1000
 """How many Python files of tools, how many apps and how many prompts a folder may have."""
 
+# Bytes that a path segment may contain unescaped (RFC 3986 section 2.3).
 _UNRESERVED = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~")
-"""Bytes that a path segment may contain unescaped (RFC 3986 section 2.3)."""
 
 _SKIPPED = ("__pycache__", "node_modules")
 

@@ -217,12 +217,12 @@ class Folder:
         return self.docs
 
 
+# A folder with such files is probably meant to be a folder of documents.
 _PAGES = (".md", ".mdx", ".rst", ".html", ".pdf")
-"""A folder with such files is probably meant to be a folder of documents."""
 
 
 def _check(place: ServerFolder, said: Configuration) -> None:
-    """Raise ConfigurationError if a folder has nothing to serve and no configuration file."""
+    # Raise ConfigurationError if a folder has nothing to serve and no configuration file.
     if place.file or any(os.path.isdir(os.path.join(place.root, getattr(said, name).folder)) for name in FOLDERS):
         return
     # Hosts start servers in the root directory, from which a relative path such as "home/me" means nothing.

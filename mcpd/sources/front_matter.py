@@ -99,7 +99,7 @@ def number_in(front: dict[str, Any], *names: str) -> int | None:
 
 
 def _split(text: str) -> tuple[Callable[[str], dict[str, Any]], str, str] | None:
-    """Return the reader of the front matter, the front matter, and the text after it; None if a fence is missing."""
+    # Return the reader of the front matter, the front matter, and the text after it; None if a fence is missing.
     fence = re.match(_FENCE, text)
     if fence is None:
         return None
@@ -142,7 +142,7 @@ def _yaml(head: str) -> dict[str, Any]:
 
 
 def _quoted(line: str) -> str:
-    """A line `key: value` whose value is not valid YAML on its own, with that value in quotes."""
+    # A line `key: value` whose value is not valid YAML on its own, with that value in quotes.
     pair = re.fullmatch(_PAIR, line.rstrip())
     if pair is None or pair[2][0] in "\"'|>" or (pair[2][0] in "[{" and not re.search(r"[\]}]", pair[2])):
         return line
@@ -214,7 +214,7 @@ def _parsed(head: str) -> dict[str, Any]:
 
 
 def _scalar(text: str) -> Any:
-    """Return the value of a plain scalar in the core schema of YAML 1.2."""
+    # Return the value of a plain scalar in the core schema of YAML 1.2.
     if text in _CONSTANTS:
         return _CONSTANTS[text]
     if text[0] in "+-.0123456789" and len(text) < 40:

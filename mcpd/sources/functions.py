@@ -90,7 +90,7 @@ def tool_functions(module: ModuleType, path: str, report: Report) -> list[ToolFu
 
 
 def _own_functions(module: ModuleType) -> Iterator[tuple[str, Any]]:
-    """Yield the name and value of each function that the module defines, once."""
+    # Yield the name and value of each function that the module defines, once.
     seen: set[int] = set()
     for name, value in list(vars(module).items()):
         if isinstance(value, type | functools.partial) or not callable(value):
@@ -108,14 +108,14 @@ def _own_functions(module: ModuleType) -> Iterator[tuple[str, Any]]:
 
 
 def _makes_a_context_manager(function: Any) -> bool:
-    """Return whether a decorator such as `contextlib.contextmanager` made the function from a generator."""
+    # Return whether a decorator such as `contextlib.contextmanager` made the function from a generator.
     plain = plain_function(function)
     is_generator = inspect.isgeneratorfunction(plain) or inspect.isasyncgenfunction(plain)
     return is_generator and plain is not function
 
 
 def _untyped(function: Any) -> list[str]:
-    """Return the names of parameters without annotations that clients would have to provide."""
+    # Return the names of parameters without annotations that clients would have to provide.
     depends = sys.modules.get("mcpd.server.functions.dependencies")  # not loaded unless somebody uses `Depends`
     given = () if depends is None else depends.Dependency
     try:

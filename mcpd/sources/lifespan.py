@@ -102,14 +102,14 @@ def lifespan_of(function: Any) -> Lifespan:
 
 
 def _yielded(plain: Any) -> Any:
-    """Return the annotated type of the yielded object, or None without an annotation."""
+    # Return the annotated type of the yielded object, or None without an annotation.
     hint = resolved(plain, f"function {plain.__name__!r}").get("return")
     kinds = typing.get_args(hint)
     return _shared_class(kinds[0]) if kinds else None
 
 
 def _shared_class(hint: Any) -> Any:
-    """Return the class of a type hint's values, or None if clients could send such a value."""
+    # Return the class of a type hint's values, or None if clients could send such a value.
     while typing.get_origin(hint) is Annotated:
         hint = hint.__origin__
     if typing.get_origin(hint) in (Union, UnionType):
@@ -120,7 +120,7 @@ def _shared_class(hint: Any) -> Any:
 
 
 def _members(kind: Any) -> dict[str, Any]:
-    """Return the attributes of a class whose type no other attribute has."""
+    # Return the attributes of a class whose type no other attribute has.
     kind = typing.get_origin(kind) or kind
     try:
         hints = typing.get_type_hints(kind)

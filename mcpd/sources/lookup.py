@@ -19,10 +19,10 @@ FILE = "mcpd.toml"
 FOLDERS = ("tools", "apps", "resources", "prompts", "skills", "docs")
 """Sub-folders that make a folder a server."""
 
+# Matches a file that imports a library for servers and creates a server.
 _SERVER = re.compile(
     rb"^\s*(?:from|import)\s+(?:mcpd|mcp|fastmcp)\b(?s:.*)\b(?:Server|FastMCP|MCPServer)(?:\[\w+\])?\(", re.MULTILINE
 )
-"""Matches a file that imports a library for servers and creates a server."""
 
 _MAX_LISTED = 200
 _MAX_FILE_BYTES = 64 * 1024
@@ -80,7 +80,7 @@ def folder_here(*, has_demo: bool = True) -> ServerFolder | None:
 
 
 def _servers_in(folder: str) -> list[str]:
-    """Return the names of Python files that create a server and of folders with an `mcpd.toml`."""
+    # Return the names of Python files that create a server and of folders with an `mcpd.toml`.
     try:
         names = sorted(name for name in os.listdir(folder) if name[0] not in "._")[:_MAX_LISTED]
     except OSError:

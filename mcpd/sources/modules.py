@@ -193,7 +193,7 @@ class _ImportTimeout(BaseException):
 
 @contextmanager
 def _without_bytecode() -> Iterator[None]:
-    """Disable bytecode files: with their times in seconds, Python would miss a second edit within a second."""
+    # Disable bytecode files: with their times in seconds, Python would miss a second edit within a second.
     before, sys.dont_write_bytecode = sys.dont_write_bytecode, True
     try:
         yield
@@ -203,7 +203,7 @@ def _without_bytecode() -> Iterator[None]:
 
 @contextmanager
 def _no_serving() -> Iterator[None]:
-    """Make `Server.run` raise: a file that serves on import would never finish importing."""
+    # Make `Server.run` raise: a file that serves on import would never finish importing.
     serve = Server.run
     Server.run = _refuse_to_run  # type: ignore[method-assign,assignment]
     try:
@@ -240,7 +240,7 @@ class _CapturedOutput:
 
 
 def _describe_error(error: BaseException, path: str, root: str) -> tuple[int | None, str]:
-    """Return the line at which an error occurred and a description of the error."""
+    # Return the line at which an error occurred and a description of the error.
     line, deeper = _line(error.__traceback__, path, root)
     if isinstance(error, SyntaxError):
         what = f"{type(error).__name__}: {error.msg}"
@@ -271,7 +271,7 @@ def _has_header(path: str) -> bool:
 
 
 def _line(trace: TracebackType | None, path: str, root: str) -> tuple[int | None, str]:
-    """Return the line in a file, and ` (other.py, line 3)` if the error occurred in another file of the folder."""
+    # Return the line in a file, and ` (other.py, line 3)` if the error occurred in another file of the folder.
     line, deeper = None, ""
     while trace is not None:
         name = trace.tb_frame.f_code.co_filename

@@ -91,7 +91,7 @@ class Notebooks:
     # -- the tools; in threads, as they are plain functions ------------------------------------------
 
     def _show(self, names: list[str]) -> Any:
-        """Return the function of the tool for models. Its schema has the names as examples."""
+        # Return the function of the tool for models. Its schema has the names as examples.
 
         def show_notebook(path: str, first_cell: int = 1) -> ViewResult:
             from mcpd.sources.docs.notebook_views import notebook_text
@@ -141,7 +141,7 @@ class Notebooks:
             raise ToolError(f"{file.name} cannot be shown: {error}") from None
 
     def _found(self, path: str) -> NotebookFile:
-        """Find a notebook by its name, the end of its name, or its URI. Raises ToolError if the match is not unique."""
+        # Find a notebook by its name, the end of its name, or its URI. Raises ToolError if the match is not unique.
         files = self._files
         wanted = path.strip().removeprefix("./").lstrip("/")
         for name in (wanted, f"{wanted}.ipynb"):

@@ -131,7 +131,7 @@ def prompts_of(folder: str, report: Report, before: Mapping[str, FilePrompt]) ->
 
 
 def _prompt(file: File, folder: str, report: Report) -> FilePrompt:
-    """Read one prompt. Raises FrontMatterError or OSError."""
+    # Read one prompt. Raises FrontMatterError or OSError.
     data = read_within(file.path, folder, MAX_BYTES + 1)
     if len(data) > MAX_BYTES:
         raise FrontMatterError(1, f"is larger than {MAX_BYTES} bytes")
@@ -207,7 +207,7 @@ def _head(members: dict[str, Any], text: str) -> _Head:
 
 
 def _misspelled(members: dict[str, Any]) -> list[tuple[str, str]]:
-    """Return unknown keys that look like a known key, each with that key."""
+    # Return unknown keys that look like a known key, each with that key.
     known = _Head.__struct_fields__
     unknown = [key for key in members if key not in known]
     if not unknown:
@@ -218,7 +218,7 @@ def _misspelled(members: dict[str, Any]) -> list[tuple[str, str]]:
 
 
 def _arguments(head: _Head, used: list[str]) -> dict[str, _Argument]:
-    """Return the arguments from the front matter, or one required argument for each placeholder in the text."""
+    # Return the arguments from the front matter, or one required argument for each placeholder in the text.
     pairs: list[tuple[str, _Argument | None]]
     said = head.arguments
     if said is None:
@@ -241,7 +241,7 @@ def _arguments(head: _Head, used: list[str]) -> dict[str, _Argument]:
 
 
 def _messages(body: str) -> tuple[tuple[_Role, str], ...]:
-    """Return the role and text of each message that is not empty."""
+    # Return the role and text of each message that is not empty.
     found: list[tuple[_Role, list[str]]] = [("user", [])]
     for line in body.split("\n"):
         role = re.fullmatch(_ROLE, line) if "<!--" in line else None

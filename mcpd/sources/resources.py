@@ -82,8 +82,8 @@ _TYPES = {
     ".zip": "application/zip",
 }
 
+# Types below `application/` that are text.
 _TEXT = ("json", "jsonl", "xml", "yaml", "toml", "sql", "x-sh", "javascript")
-"""Types below `application/` that are text."""
 
 
 def media_type(suffix: str) -> str | None:
@@ -235,7 +235,7 @@ def _name(file: File) -> str:
 
 
 def _text(data: bytes) -> str | None:
-    """Return the text without a byte order mark, or None if the data is not UTF-8 text."""
+    # Return the text without a byte order mark, or None if the data is not UTF-8 text.
     if b"\0" in data:
         return None
     try:
@@ -245,6 +245,6 @@ def _text(data: bytes) -> str | None:
 
 
 def _with_variables(part: str) -> str:
-    """Return a path segment in which each `[name]` has become a variable of a URI template."""
+    # Return a path segment in which each `[name]` has become a variable of a URI template.
     pieces = re.split(_VARIABLE, part)
     return "".join(f"{{{piece}}}" if at % 2 else escaped(piece) for at, piece in enumerate(pieces))

@@ -53,6 +53,6 @@ def _files(name: str) -> dict[str, bytes]:
 
 
 def _name(folder: str) -> str:
-    """Return the folder's name with characters that can be written between quotes."""
+    # Return the folder's name with characters that can be written between quotes.
     plain = "".join(c if c.isalnum() or c in "-_." else " " for c in os.path.basename(os.path.abspath(folder)))
     return "-".join(plain.split()) or "notes"

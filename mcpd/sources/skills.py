@@ -115,7 +115,7 @@ def _warnings(members: dict[str, Any]) -> list[str]:
 
 
 def _line(lines: list[str], key: str) -> int:
-    """Return the line of a key in the front matter."""
+    # Return the line of a key in the front matter.
     found = (at for at, line in enumerate(lines, 1) if line.strip("\"' ").startswith(key))
     return next(found, 1)
 
@@ -198,7 +198,7 @@ class FolderSkill:
         return Skill(uri=self.uri, frontmatter=self.head.members, resources=resources)
 
     def _digest(self, file: SkillFile) -> _Digest | None:
-        """Return the digest of a file, or None if the file is gone or too large."""
+        # Return the digest of a file, or None if the file is gone or too large.
         path = file.origin.file.path
         stamp, known = stamp_of(path), self._digests.get(file.key)
         if known is not None and known.stamp == stamp:
@@ -213,7 +213,7 @@ class FolderSkill:
         return found
 
     def _update_head(self, found: Mapping[str, _Digest]) -> None:
-        """Read the front matter again if SKILL.md has changed. Raises FrontMatterError or OSError."""
+        # Read the front matter again if SKILL.md has changed. Raises FrontMatterError or OSError.
         if self.uri not in found:
             raise FrontMatterError(1, "was deleted or cannot be read")
         if sum(one.size for one in found.values()) > MOST_TOTAL_BYTES:
@@ -286,7 +286,7 @@ def add_skills(server: Server, folder: str | os.PathLike[str], prefix: str | Non
 
 
 def _files(root: File, is_excluded: Callable[[str], bool], report: Report) -> list[File] | None:
-    """Return the files of a skill, SKILL.md first, or None if they are too many or too large."""
+    # Return the files of a skill, SKILL.md first, or None if they are too many or too large.
     above = root.parts[:-1]
     own = Report(report.root)
     found = files_of(
@@ -310,7 +310,7 @@ def _files(root: File, is_excluded: Callable[[str], bool], report: Report) -> li
 
 
 def _skill(folder: str, root: File, prefix: str | None) -> FolderSkill:
-    """Read one skill. Raises FrontMatterError or OSError."""
+    # Read one skill. Raises FrontMatterError or OSError.
     if len(root.parts) == 1:
         raise FrontMatterError(1, "is not in a folder of its own; move it into a folder with the skill's name")
     name = root.parts[-2]
@@ -321,7 +321,7 @@ def _skill(folder: str, root: File, prefix: str | None) -> FolderSkill:
 
 
 def _put(skill: FolderSkill, files: list[File], found: dict[str, SkillFile], folder: str, report: Report) -> None:
-    """Add the files of a skill. Files that an enclosing skill has already added are reused."""
+    # Add the files of a skill. Files that an enclosing skill has already added are reused.
     root = files[0]
     above = skill.uri.removesuffix(FILE)
     for file in files:
@@ -337,7 +337,7 @@ def _put(skill: FolderSkill, files: list[File], found: dict[str, SkillFile], fol
 
 
 def _report_other_folders(folder: str, roots: list[File], report: Report) -> None:
-    """Report folders that are not skills."""
+    # Report folders that are not skills.
     known = {root.parts[0] for root in roots}
     try:
         with os.scandir(folder) as entries:

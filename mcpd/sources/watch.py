@@ -32,17 +32,16 @@ log = logging.getLogger("mcpd")
 
 _STEP_MS = 50
 _DEBOUNCE_MS = 200
+# Time after which the files are read once without a notification, for changes made before the watch began.
 _FIRST_REFRESH_MS = 500
-"""Time after which the files are read once without a notification, for changes made before the watch began."""
 _POLL_SECONDS = 0.25
+# The pause between two polls is this many times the CPU time of a poll. Wall-clock time would not do: if the system
+# delays one poll, an edit would be noticed a minute later.
 _POLL_PAUSE_FACTOR = 200
-"""The pause between two polls is this many times the CPU time of a poll. Wall-clock time would not do: if the system
-delays one poll, an edit would be noticed a minute later.
-"""
 _LONG_PAUSE = 0.4
 _MAX_SECONDS = 5.0
+# How much later than a file's modification time the clock may be if it is read right after the write.
 _CLOCK_STEP_NS = 20_000_000
-"""How much later than a file's modification time the clock may be if it is read right after the write."""
 
 
 class Watched(Protocol):
@@ -113,8 +112,8 @@ def _watch(watched: Sequence[Watched], stop: threading.Event) -> None:
 
 # -- until something has changed ---------------------------------------------------------------
 
+# The stamp of each file, and the seconds until the next poll.
 _Poll = tuple[dict[str, Stamp | None], float]
-"""The stamp of each file, and the seconds until the next poll."""
 
 
 def _poll_files(watched: Sequence[Watched], stop: threading.Event) -> None:
@@ -127,7 +126,7 @@ def _poll_files(watched: Sequence[Watched], stop: threading.Event) -> None:
 
 
 def _wait_for_a_change(watched: Sequence[Watched], stop: threading.Event, seen: _Poll) -> _Poll | None:
-    """Return the first poll that differs from `seen`, or None when `stop` is set."""
+    # Return the first poll that differs from `seen`, or None when `stop` is set.
     stamps, pause = seen
     while not stop.wait(pause):
         now = _poll(watched)
@@ -148,7 +147,7 @@ def _poll(watched: Sequence[Watched]) -> _Poll:
 
 
 def _follow(watched: Sequence[Watched], stop: threading.Event) -> None:
-    """Refresh once, and after each change, until the set of folders changes."""
+    # Refresh once, and after each change, until the set of folders changes.
     import watchfiles
 
     plain = watchfiles.DefaultFilter()
@@ -192,7 +191,7 @@ def _folders(watched: Sequence[Watched]) -> list[str]:
 
 
 def _refresh(watched: Watched, paths: set[str]) -> None:
-    """Refresh. An error is logged and does not end the watch."""
+    # Refresh. An error is logged and does not end the watch.
     try:
         watched.refresh(paths)
     except Exception as error:

@@ -178,7 +178,7 @@ class Pump:
 
 
 def _is_stopped(error: BaseException) -> bool:
-    """Return whether the current task is being cancelled, and not something that the channel waited for."""
+    # Return whether the current task is being cancelled, and not something that the channel waited for.
     task = asyncio.current_task()
     return isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling() > 0
 

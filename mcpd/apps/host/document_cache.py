@@ -58,8 +58,8 @@ class DocumentCache:
         self._client = client
         self._review_hook = review
         self._fresh_seconds = fresh_seconds
+        # The most recently used come last.
         self._kept: OrderedDict[str, _Kept] = OrderedDict()
-        """The most recently used come last."""
         # A lock is kept as long as a task uses it: a server may have another document for each View.
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._listed: dict[str, Mapping[str, Any]] | None = None
@@ -97,7 +97,7 @@ class DocumentCache:
         return documents
 
     def _remove_oldest(self) -> None:
-        """A server may have another View for each tool, and another one each day."""
+        # A server may have another View for each tool, and another one each day.
         size = sum(len(kept.document.html) for kept in self._kept.values())
         while len(self._kept) > 1 and (len(self._kept) > MAX_KEPT or size > MAX_KEPT_CHARACTERS):
             _, kept = self._kept.popitem(last=False)
@@ -141,9 +141,8 @@ class DocumentCache:
         return document, seconds
 
     async def _listing_meta(self, uri: str) -> Mapping[str, Any] | None:
-        """Return the metadata of the resource list, which the later draft allows. That of the content takes precedence
-        (APP-H-07).
-        """
+        # Return the metadata of the resource list, which the later draft allows. That of the content takes precedence
+        # (APP-H-07).
         listed = self._listed
         if listed is None:
             changes = self._changes
@@ -160,7 +159,7 @@ class DocumentCache:
         return listed.get(uri)
 
     async def _review(self, document: ViewDocument) -> str:
-        """Return why the document must not be shown, or an empty string if it may be."""
+        # Return why the document must not be shown, or an empty string if it may be.
         refusal = f"{document.uri} (sha256 {document.digest}) was refused by the review"
         try:
             is_refused = self._review_hook is not None and await settle(self._review_hook(document)) is False

@@ -160,7 +160,7 @@ class ShownView:
     # --------------------------------------------------------------------------------------- the turn
 
     def _turn(self) -> None:
-        """Send all messages and handle all events of the state machine, including those that result from this."""
+        # Send all messages and handle all events of the state machine, including those that result from this.
         # A call back from below is handled by the loop that is running.
         if self._is_turning:
             return
@@ -409,7 +409,7 @@ class ViewRequestHandler:
         return None
 
     async def _forward(self, view: ShownView, ask: events.Forward) -> Raw:
-        """Send a request to the View's own server, which is the only one here (APP-H-04)."""
+        # Send a request to the View's own server, which is the only one here (APP-H-04).
         if ask.method == "tools/call" and self._hooks.call_tool is not None:
             tool = self._find_tool(ask.target)
             if tool is None:
@@ -434,6 +434,6 @@ class ViewRequestHandler:
 
 
 def _check(answer: bool | None, reason: str) -> None:
-    """Only False denies: a hook without a return value agrees."""
+    # Only False denies: a hook without a return value agrees.
     if answer is False:
         raise Denied(reason)

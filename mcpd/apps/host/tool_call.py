@@ -66,12 +66,12 @@ class PartialArguments:
         self.broken = ""
         self._parts: list[str] = []
         self._count = 0
+        # The length of the text when it was last parsed.
         self._parsed = 0
-        """The length of the text when it was last parsed."""
+        # The sum of the lengths of all parsed texts.
         self._total_parsed = 0
-        """The sum of the lengths of all parsed texts."""
+        # The first half of a surrogate pair that ended the last chunk.
         self._half = ""
-        """The first half of a surrogate pair that ended the last chunk."""
         self._shown: dict[str, Any] | None = None
 
     def feed(self, chunk: str) -> dict[str, Any] | None:
@@ -131,7 +131,7 @@ class PartialArguments:
         self._parts.clear()
 
     def _joined_surrogates(self, chunk: str) -> str:
-        """Join surrogate pairs across chunks. A half at the end waits for the next chunk; a lone one becomes U+FFFD."""
+        # Join surrogate pairs across chunks. A half at the end waits for the next chunk; a lone one becomes U+FFFD.
         if not self._half and _SURROGATE.search(chunk) is None:
             return chunk
         chunk, self._half = self._half + chunk, ""
@@ -151,7 +151,7 @@ def _from_json(data: bytes, partial_mode: Any = False) -> dict[str, Any]:
 
 
 def _sendable(text: str) -> bytes:
-    """Encode a text with U+FFFD instead of each escape that is half a surrogate pair."""
+    # Encode a text with U+FFFD instead of each escape that is half a surrogate pair.
     if "\\ud" in text or "\\uD" in text:
         text = _ESCAPE.sub(lambda found: r"\ufffd" if found[1] else found[0], text)
     return text.encode()

@@ -46,7 +46,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def _request(method: str, table: dict[str, Any] = REQUESTS) -> Callable[[F], F]:
-    """Decorate the function of a request. The annotation of its argument is the type of the params."""
+    # Decorate the function of a request. The annotation of its argument is the type of the params.
 
     def add(function: F) -> F:
         table[method] = get_type_hints(function)["params"], function
@@ -68,8 +68,8 @@ class PageRequestHandler:
         self.views = views
         self._sandbox_origin = sandbox_origin
         self._calls: OrderedDict[str, ToolCall] = OrderedDict()
+        # The characters of streamed arguments so far, by the id of the call.
         self._written: dict[str, str] = {}
-        """The characters of streamed arguments so far, by the id of the call."""
 
     @property
     def _client(self) -> Client:
@@ -257,7 +257,7 @@ class PageRequestHandler:
 
 
 def _tool_entry(raw: Raw) -> dict[str, Any]:
-    """Return a listed tool with its audience and problems, or the reason why no host can decode it."""
+    # Return a listed tool with its audience and problems, or the reason why no host can decode it.
     listed = decode(raw)
     try:
         tool = decode(raw, type=Tool)
@@ -274,7 +274,7 @@ def _tool_entry(raw: Raw) -> dict[str, Any]:
 
 
 async def _read_list(client: Client, method: str, member: str) -> list[Raw]:
-    """Return all entries of a list as the server sent them. Raises ProtocolError for an invalid answer."""
+    # Return all entries of a list as the server sent them. Raises ProtocolError for an invalid answer.
     entries: list[Raw] = []
     cursor: str | None = None
     for _ in range(MAX_LIST_PAGES):

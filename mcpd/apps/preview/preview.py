@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from mcpd.apps.preview.front import Front
     from mcpd.apps.preview.sandbox import Origins
 
+# After this time the process of the server has been started.
 _STARTED_SECONDS = 0.05
-"""After this time the process of the server has been started."""
 
 
 class Preview:

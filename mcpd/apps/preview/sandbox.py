@@ -58,10 +58,10 @@ _ALWAYS: _Headers = (
     ("Referrer-Policy", "no-referrer"),
     ("Cache-Control", "no-store"),
 )
+# Gives guests a process of their own, in browsers that have one for each origin.
+#
+# Proxies contain no code of others. They share a process, which the empty document of the page keeps running.
 _OWN_PROCESS = ("Origin-Agent-Cluster", "?1")
-"""Gives guests a process of their own, in browsers that have one for each origin.
-
-Proxies contain no code of others. They share a process, which the empty document of the page keeps running."""
 
 _WARM_PATH = "/warm"
 _EMPTY = b'<!doctype html><html lang="en"><meta charset="utf-8"><title>Empty</title>'
@@ -360,7 +360,7 @@ def policy_of(place: Place, grant: Grant) -> str:
 
 
 def _is_for_frame(request: HttpRequest) -> bool:
-    """Return whether a frame loads the document. A prefetch must not use it up."""
+    # Return whether a frame loads the document. A prefetch must not use it up.
     get = request.headers.get
     if request.method != "GET" or b"prefetch" in get(b"sec-purpose", b"") + get(b"purpose", b"") + get(b"x-moz", b""):
         return False
@@ -369,7 +369,7 @@ def _is_for_frame(request: HttpRequest) -> bool:
 
 
 def _proxy_document(place: Place, grant: Grant, guest_origin: str, title: str) -> tuple[bytes, str]:
-    """Return the document of a proxy and its policy."""
+    # Return the document of a proxy and its policy.
     nonce = token_urlsafe(16)
     about = {
         "page": place.page_origin,
@@ -405,7 +405,7 @@ def _proxy_document(place: Place, grant: Grant, guest_origin: str, title: str) -
 
 
 def _guest_document(place: Place, openai: object) -> bytes:
-    """Return the document of a guest, into which the View is written."""
+    # Return the document of a guest, into which the View is written.
     about = {"proxy": place.proxy_origin, "openai": openai}
     html = (
         '<!doctype html><html lang="en"><head><meta charset="utf-8"><title>App</title></head>'
@@ -415,7 +415,7 @@ def _guest_document(place: Place, openai: object) -> bytes:
 
 
 def _script(name: str, about: Mapping[str, object]) -> str:
-    """Return one of our scripts with its constants, as JSON that cannot end the script element."""
+    # Return one of our scripts with its constants, as JSON that cannot end the script element.
     constants = encode(about).decode().replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
     return _source(name).replace("/* constants */", constants)
 

@@ -46,11 +46,12 @@ log = logging.getLogger("mcpd.preview")
 
 PERMISSIONS = ("camera", "microphone", "geolocation", "clipboardWrite")
 
+# The pauses between attempts to reach a server whose connection was lost.
 _RECONNECT_SECONDS = (0.3, 0.7, 1.0, 2.0, 4.0, 8.0, 15.0)
-"""The pauses between attempts to reach a server whose connection was lost."""
 
 _CONTEXT = HostContext(available_display_modes=["inline", "fullscreen", "pip"], platform="web")
 
+# The events of a View that its page receives, with their kind.
 _EVENTS: dict[type[events.Event], str] = {
     events.AppToolsListed: "appTools",
     events.Closed: "closed",
@@ -62,10 +63,9 @@ _EVENTS: dict[type[events.Event], str] = {
     events.SizeChanged: "size",
     events.TeardownRequested: "teardownRequested",
 }
-"""The events of a View that its page receives, with their kind."""
 
+# The members of events that have another name for the page.
 _MEMBERS = {"app_info": "app", "requested_version": "version"}
-"""The members of events that have another name for the page."""
 
 
 class SessionOptions(Struct, frozen=True, kw_only=True):
@@ -199,7 +199,7 @@ class StaleViews:
                     self._on_stale(view, reason)
 
     async def _reason(self, view: ShownView) -> str:
-        """Return why a View is stale, or an empty string."""
+        # Return why a View is stale, or an empty string.
         tool = self._host.find_tool(view.call.name)
         # A View whose tool is gone cannot be shown again.
         if tool is None:
@@ -345,7 +345,7 @@ class PreviewSession:
             await host.aclose()
 
     def _on_lost(self, host: Host, error: McpdError) -> None:
-        """Try a few times to reach the server again, because the connection was lost."""
+        # Try a few times to reach the server again, because the connection was lost.
         # A host that never connected is not in use.
         if host is not self._host:
             return
@@ -421,7 +421,7 @@ class PreviewSession:
         return convert(await self._sample({"params": params}, None), CreateMessageResult)
 
     async def _sample(self, members: dict[str, Any], page: Page | None) -> dict[str, Any]:
-        """Return the message that the user wrote instead of a model. Raises ProtocolError if the user denied it."""
+        # Return the message that the user wrote instead of a model. Raises ProtocolError if the user denied it.
         try:
             result = (await self.questions.ask("sampling", members, page)).get("result")
             if result:
@@ -482,7 +482,7 @@ class PreviewSession:
         return True
 
     def _announce_conversation(self) -> None:
-        """Notify the pages after the host has changed the conversation."""
+        # Notify the pages after the host has changed the conversation.
         asyncio.get_running_loop().call_soon(self.broadcast, "conversation/changed", {})
 
     def _on_event(self, view: ShownView, event: events.Event) -> None:

@@ -73,7 +73,7 @@ class _FilteredView:
         return not self._text or self._text in entry.data.lower()
 
     def _concerns(self, entry: TraceEntry) -> bool:
-        """In a filter, `view` means all Views."""
+        # In a filter, `view` means all Views.
         wanted = self._parties or frozenset()
         ends = (entry.sender, entry.receiver)
         return any(end in wanted or ("view" in wanted and end.startswith("view:")) for end in ends)
@@ -90,8 +90,8 @@ class Trace:
         self._bytes = 0
         self._began = time.monotonic()
         self._header = header(["mcpd", *sys.argv[1:]], Recording())
+        # The methods of unanswered requests, by sender, receiver and id.
         self._open: OrderedDict[tuple[str, str, Id], str] = OrderedDict()
-        """The methods of unanswered requests, by sender, receiver and id."""
         self._views: OrderedDict[bytes, _FilteredView] = OrderedDict()
 
         self._timer: asyncio.TimerHandle | None = None
@@ -177,7 +177,7 @@ class Trace:
         return {**answer, "header": self._header} if asked.masked and asked.start == 0 else answer
 
     def _entry_json(self, entry: TraceEntry, max_bytes: int | None, asked: TraceGet) -> dict[str, Any]:
-        """Return an entry with its message, or for a file as a record of `mcpd trace` with masked secrets."""
+        # Return an entry with its message, or for a file as a record of `mcpd trace` with masked secrets.
         if not asked.masked:
             return _shown(entry, max_bytes)
         return {**_recorded(entry, max_bytes), "n": entry.n}
@@ -210,7 +210,7 @@ def _gist(head: Head | None) -> str:
 
 
 def _recorded(entry: TraceEntry, max_bytes: int | None) -> dict[str, Any]:
-    """Return an entry as a record of a file, cut to `max_bytes`."""
+    # Return an entry as a record of a file, cut to `max_bytes`.
     parties = {"from": entry.sender, "to": entry.receiver}
     if not entry.data:
         return {"t": entry.at, "event": "note", **parties, "text": entry.note}
@@ -220,7 +220,7 @@ def _recorded(entry: TraceEntry, max_bytes: int | None) -> dict[str, Any]:
 
 
 def _summary(entry: TraceEntry) -> dict[str, Any]:
-    """Return an entry as JSON without its message."""
+    # Return an entry as JSON without its message.
     summary: dict[str, Any] = {
         "n": entry.n,
         "time": entry.at,
@@ -237,7 +237,7 @@ def _summary(entry: TraceEntry) -> dict[str, Any]:
 
 
 def _shown(entry: TraceEntry, max_bytes: int | None) -> dict[str, Any]:
-    """Return an entry as JSON with its message, cut to `max_bytes`."""
+    # Return an entry as JSON with its message, cut to `max_bytes`.
     shown = _summary(entry)
     if max_bytes is not None and len(entry.data) > max_bytes:
         shown |= {"cut": True, "text": entry.data[:max_bytes].decode(errors="replace")}

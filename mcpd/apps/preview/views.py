@@ -108,8 +108,8 @@ class PageViews:
         self._origins = origins
         self._page_origin = page_origin
         self._open: dict[str, _OpenView] = {}
+        # The permissions that the user allowed to a document, by its URI.
         self._allowed: dict[str, set[str]] = {}
-        """The permissions that the user allowed to a document, by its URI."""
 
     async def open(self, call: ToolCall, call_id: str, context: HostContext | None) -> ViewInfo:
         """Open the View of a call. The page has to load the frame at once, because the time limits have started.

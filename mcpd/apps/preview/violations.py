@@ -60,8 +60,8 @@ _KINDS: Final[dict[str, Kind]] = {
 }
 _DEFAULT_PORTS: Final = {"http": 80, "https": 443, "ws": 80, "wss": 443}
 _UPGRADES: Final = {"http": ("http", "https"), "ws": ("ws", "wss", "http", "https"), "wss": ("wss", "https")}
+# Kinds that may come from `data:` without a declaration.
 _ALLOWED_AS_DATA: Final = ("image", "media")
-"""Kinds that may come from `data:` without a declaration."""
 
 CODE_ADVICE: Final = {
     "eval": "the specification allows no eval; a library that only tries it, as zod does, works without",
@@ -71,6 +71,7 @@ CODE_ADVICE: Final = {
 }
 """The advice for what a report names instead of a blocked address."""
 
+# The title and the advice for each report of the script of the guest.
 _STOPPED = {
     "window": ("It tried to open a window", "hosts open none: ask the host by ui/open-link"),
     "dialog": ("It tried to open a dialog", "hosts show none, and the call returned at once: ask in the page itself"),
@@ -78,7 +79,6 @@ _STOPPED = {
     "denied": ("It was denied", "name it in _meta.ui.permissions of the resource, and grant it under “Details”"),
     "unreachable": ("It could not load something", "check the address, the network and CORS"),
 }
-"""The title and the advice for each report of the script of the guest."""
 
 
 class _Report(Struct, rename="kebab"):

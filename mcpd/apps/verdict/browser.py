@@ -89,8 +89,8 @@ class AppBrowser:
         self.page_origin = origins.url("").partition("/#")[0]
         self.listeners: dict[str, Callable[[Event], None]] = {}
         """The functions that receive the events of a View, by its id."""
+        # Used pages that can be used again.
         self._free: list[Page] = []
-        """Used pages that can be used again."""
 
     @property
     def name(self) -> str:

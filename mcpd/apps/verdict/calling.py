@@ -86,7 +86,7 @@ class _Generator:
         return [self.value(schema.get("items", {}), name.removesuffix("s"), depth + 1) for _ in range(count)]
 
     def _resolved(self, schema: object, depth: int) -> Mapping[str, Any]:
-        """Return a schema with its reference, its first alternative other than null, and its parts merged into it."""
+        # Return a schema with its reference, its first alternative other than null, and its parts merged into it.
         for _ in range(_MAX_DEPTH):
             if not isinstance(schema, Mapping):
                 return {}
@@ -117,7 +117,7 @@ class _Generator:
 
 
 def _given(schema: Mapping[str, Any]) -> tuple[Any] | None:
-    """Return the value that a schema states itself: constant, default, first example, or first of an enumeration."""
+    # Return the value that a schema states itself: constant, default, first example, or first of an enumeration.
     if "const" in schema:
         return (schema["const"],)
     if schema.get("default") is not None:
@@ -211,7 +211,7 @@ async def call_app_tool(host: Host, app: App, given: Mapping[str, Mapping[str, A
 
 
 def _choose_tool(app: App, given: Mapping[str, Mapping[str, Any]]) -> tuple[Tool | None, str]:
-    """Return the tool to call, or None and the reason."""
+    # Return the tool to call, or None and the reason.
     tools = [tool for tool in app.tools if is_for_model(tool)]
     if not tools:
         return None, "only an app may call its tools" if app.tools else "no tool opens it"

@@ -230,7 +230,7 @@ def _outward(document: Document) -> Iterator[Finding]:
 
 
 def _loads(tag: str, name: str, attributes: dict[str, str]) -> bool:
-    """Return whether an attribute that can load something does so in this element."""
+    # Return whether an attribute that can load something does so in this element.
     value = attributes[name].strip()
     if tag == "iframe":
         return "srcdoc" not in attributes and value not in ("", "about:blank")
@@ -245,7 +245,7 @@ def _loads(tag: str, name: str, attributes: dict[str, str]) -> bool:
 
 
 def _srcset_urls(value: str) -> Iterator[str]:
-    """Yield the addresses of a `srcset`. A comma ends an address only before white space or after a descriptor."""
+    # Yield the addresses of a `srcset`. A comma ends an address only before white space or after a descriptor.
     rest = value.strip(" \t\r\n\f,")
     while rest:
         url, _, following = rest.partition(" ")

@@ -15,8 +15,8 @@ from mcpd.apps.verdict.trial import Trial, without_address
 from mcpd.server.extensions.ui.csp_sources import UiCsp
 
 _SCRIPT_ERROR: Final = re.compile(r"\b(?:Type|Reference|Range|Syntax|Eval)Error\b")
+# Types of resources that an app may wait for before its handshake.
 _AWAITED_TYPES: Final = ("script", "fetch", "xhr", "websocket")
-"""Types of resources that an app may wait for before its handshake."""
 
 
 def details_of(refused: Refusal, url: str) -> dict[str, Any]:

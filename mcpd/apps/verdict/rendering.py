@@ -22,8 +22,8 @@ _MAX_STOPS: Final = 80
 _LOOP_SECONDS: Final = 1.0
 _MAX_SIZES: Final = 10
 _FRAME_HEIGHT: Final = 400
+# Pixels that a frame gets beyond the height of its content, to find out whether the View grows with it.
 _EXTRA_HEIGHT: Final = 300
-"""Pixels that a frame gets beyond the height of its content, to find out whether the View grows with it."""
 
 
 class Appearance(NamedTuple):
@@ -163,7 +163,7 @@ def _name_findings(controls: list[Any]) -> Iterator[Finding]:
 
 
 async def _press_tab(trial: Trial) -> list[Any]:
-    """Press Tab until the focus leaves the View or returns to a control, and return the stops."""
+    # Press Tab until the focus leaves the View or returns to a control, and return the stops.
     await trial.evaluate("(look) => look.unfocused()")
     await trial.page.evaluate("() => { document.body.tabIndex = -1; document.body.focus(); }")
     stops: list[Any] = []

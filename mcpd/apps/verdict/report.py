@@ -22,8 +22,8 @@ Severity: TypeAlias = Literal["failure", "warning", "note"]
 
 Status: TypeAlias = Literal["ok", "warning", "failure", "skipped"]
 
+# The checks without which an app works in no host.
 _ESSENTIAL = {"link", "type", "handshake", "layout-1280", "shows-result"}
-"""The checks without which an app works in no host."""
 
 
 class TryOptions(Struct, frozen=True, kw_only=True):
@@ -294,7 +294,7 @@ def _add_case(suite: Element, app: str, check: Check, *, fails: bool) -> None:
 
 
 def _clean(text: str) -> str:
-    """Replace the characters that XML 1.0 cannot contain, not even escaped."""
+    # Replace the characters that XML 1.0 cannot contain, not even escaped.
     return "".join(
         c if c in "\t\n" or " " <= c < "\ud800" or "\ue000" <= c < "\ufffe" or c > "\uffff" else "�" for c in text
     )

@@ -63,13 +63,13 @@ QUIRKS: Final = {
 }
 """The quirks of other hosts by the name of their check, with a description."""
 
+# Quirks that are tried together, because none of them hides the effect of another.
 _GROUPS: Final = (
     ("drop-meta", "opaque", "openai"),
     ("drop-structured", "early-input"),
     ("no-tool-input", "hidden"),
     ("error-result",),
 )
-"""Quirks that are tried together, because none of them hides the effect of another."""
 
 
 class _AppTrials:
@@ -153,7 +153,7 @@ def _context(scheme: str, width: int) -> HostContext:
 
 
 async def _first_checks(trials: _AppTrials) -> list[Check]:
-    """Check the handshake, the rendering in all sizes and schemes, the answers and the teardown."""
+    # Check the handshake, the rendering in all sizes and schemes, the answers and the teardown.
     seconds = trials.options.timeout
     async with trials.open() as trial:
         trials.trials.append(trial)
@@ -187,7 +187,7 @@ async def _first_checks(trials: _AppTrials) -> list[Check]:
 
 
 async def _change_context(trial: Trial, scheme: str, size: tuple[int, int]) -> None:
-    """Change the colour scheme and the width, and notify the View as a host does."""
+    # Change the colour scheme and the width, and notify the View as a host does.
     await trial.page.emulate_media(color_scheme="dark" if scheme == "dark" else "light")
     await trial.page.set_viewport_size({"width": size[0], "height": size[1]})
     if not trial.view.is_over:
@@ -200,7 +200,7 @@ async def _change_context(trial: Trial, scheme: str, size: tuple[int, int]) -> N
 
 
 async def _spied_check(trials: _AppTrials) -> Check:
-    """Show the View with a spy that records when it listens, and without its input and result."""
+    # Show the View with a spy that records when it listens, and without its input and result.
     is_live, log = False, None
     # Another check reports a page that does not respond.
     with suppress(ConfigurationError):
@@ -214,7 +214,7 @@ async def _spied_check(trials: _AppTrials) -> Check:
 
 
 async def _result_check(trials: _AppTrials) -> Check:
-    """Check that the View looks different with its result, or shows a value of it."""
+    # Check that the View looks different with its result, or shows a value of it.
     trial, result = trials.trials[0], trials.call.result
     if trial.shown_refusal:
         return skipped(*_RESULT, "it shows that something was refused")
@@ -239,7 +239,7 @@ async def _result_check(trials: _AppTrials) -> Check:
 
 
 def _values(value: Any) -> Iterator[str]:
-    """Yield all texts and numbers of a result as they may appear on the page."""
+    # Yield all texts and numbers of a result as they may appear on the page.
     if isinstance(value, dict | list):
         for inner in value.values() if isinstance(value, dict) else value:
             yield from _values(inner)
@@ -248,7 +248,7 @@ def _values(value: Any) -> Iterator[str]:
 
 
 async def _quirk_checks(trials: _AppTrials, names: tuple[str, ...], known: frozenset[str]) -> list[Check]:
-    """Show the View with these quirks together and, if that fails, with each of them alone."""
+    # Show the View with these quirks together and, if that fails, with each of them alone.
     try:
         findings, ok = await _quirk_findings(trials, names, known)
     except ConfigurationError as error:
@@ -261,7 +261,7 @@ async def _quirk_checks(trials: _AppTrials, names: tuple[str, ...], known: froze
 async def _quirk_findings(
     trials: _AppTrials, names: tuple[str, ...], known: frozenset[str]
 ) -> tuple[list[Finding], str]:
-    """Check that the View starts, renders something and raises nothing. Return the findings, and a text if it does."""
+    # Check that the View starts, renders something and raises nothing. Return the findings, and a text if it does.
     quirks, words = Quirks(), " and ".join(QUIRKS[name][1] for name in names)
     for name in names:
         members = [member for member in Quirks.__struct_fields__ if getattr(QUIRKS[name][0], member)]
@@ -383,7 +383,7 @@ def _document_checks(app: App) -> list[Check]:
 
 
 def _host_options(given: HostOptions | None, options: TryOptions) -> HostOptions:
-    """Return the options of the host, with room for all Views and more time for a step than a trial waits for it."""
+    # Return the options of the host, with room for all Views and more time for a step than a trial waits for it.
     host_options = given or HostOptions()
     limits = replace(host_options.limits, step_seconds=2 * options.timeout)
     return replace(host_options, limits=limits, max_views=max(host_options.max_views, 2 * options.at_once))

@@ -43,11 +43,11 @@ _MAX_MESSAGES: Final = 20_000
 _MAX_ERRORS: Final = 500
 _NOT_NETWORK: Final = ("net::ERR_ABORTED", "net::ERR_BLOCKED_BY_CSP", "net::ERR_BLOCKED_BY_CLIENT", "csp")
 _POLICY_WORDS: Final = ("Content Security Policy", "Content-Security-Policy", "violates the following")
+# Types of requests whose error status the script that made them sees.
 _ANSWERED_TYPES: Final = ("fetch", "xhr", "ping", "cspviolationreport")
-"""Types of requests whose error status the script that made them sees."""
 
+# The address of a View, which is random.
 _ADDRESS: Final = re.compile(r"(blob:)?http://[\w-]+\.mcpd\.localhost:\d+(/guest|/[\da-f-]{36})?")
-"""The address of a View, which is random."""
 
 
 def without_address(text: str) -> str:
@@ -379,7 +379,7 @@ async def open_trial(
 
 
 def _brief(stack: str) -> str:
-    """Return the message of an exception and the first line of its stack."""
+    # Return the message of an exception and the first line of its stack.
     lines = stack.splitlines()
     end = next((at for at, line in enumerate(lines) if line.lstrip().startswith("at ")), len(lines))
     return "\n".join(lines[: end + 1])

@@ -40,8 +40,8 @@ if TYPE_CHECKING:
 MAX_CHARS = 20_000
 """How many characters of pages one result has. The rest is available with the next cursor."""
 
+# The name of the section for pages that are in no section.
 _TOP_SECTION = "."
-"""The name of the section for pages that are in no section."""
 _MAX_HEADINGS = 200
 _NEAR = 5
 
@@ -253,7 +253,7 @@ class Answers:
         )
 
     async def _mentions(self, name: str, section: str | None, limit: int) -> list[Description]:
-        """Return places that mention a name in running text. Used if no heading and no list item has that name."""
+        # Return places that mention a name in running text. Used if no heading and no list item has that name.
         phrase = name.replace('"', " ").strip()
         if not phrase:
             return []
@@ -272,7 +272,7 @@ class Answers:
     # -- parts -------------------------------------------------------------------------------
 
     def _location(self, place: Place) -> dict[str, Any]:
-        """Return the fields of `PageLocation`."""
+        # Return the fields of `PageLocation`.
         return {
             "path": place.path,
             "title": place.title,
@@ -288,14 +288,14 @@ class Answers:
         return UNSET if not url else f"{url}#{anchor}" if anchor else url
 
     async def _page_or_none(self, path: str) -> Page | None:
-        """Return a page, or None if it is gone or cannot be read."""
+        # Return a page, or None if it is gone or cannot be read.
         try:
             return await self.library.page(path)
         except (UnknownPage, UnreadablePage):
             return None
 
     async def _page(self, reference: str, place: str) -> Page:
-        """Return the page with a path, URI, URL or slug. Raises UnknownPage."""
+        # Return the page with a path, URI, URL or slug. Raises UnknownPage.
         first: UnknownPage | None = None
         for path in dict.fromkeys(
             (reference, reference.strip(), place, place.removeprefix("./"), self._published(place))
@@ -308,7 +308,7 @@ class Answers:
         raise first or UnknownPage(reference, [])
 
     def _published(self, place: str) -> str:
-        """Return the path of the page with this published address or URL, or ""."""
+        # Return the path of the page with this published address or URL, or "".
         wanted = place.removeprefix(self._addresses.base_url).strip("/")
         published = self._addresses.published
         return next((path for path in self._paths() if published(path).strip("/") == wanted), "")
@@ -336,13 +336,13 @@ class Answers:
 
 
 def _library_section(section: str | None) -> str | None:
-    """Return a section's name in the library."""
+    # Return a section's name in the library.
     return "" if section == _TOP_SECTION else section and (section.strip().strip("/") or section)
 
 
 @contextmanager
 def _argument_errors() -> Iterator[None]:
-    """Raise ToolError for a section or cursor that the library does not accept."""
+    # Raise ToolError for a section or cursor that the library does not accept.
     try:
         yield
     except UnknownSection as error:
@@ -357,7 +357,7 @@ def _partial(progress: Progress) -> str | UnsetType:
 
 
 def _documents(examples: Iterable[Example]) -> list[Document]:
-    """Group examples by page, in the order of the first example of each page."""
+    # Group examples by page, in the order of the first example of each page.
     found: dict[str, Document] = {}
     for example in examples:
         path, title, section, uri, url = example.path, example.title, example.section, example.uri, example.url
@@ -369,7 +369,7 @@ def _documents(examples: Iterable[Example]) -> list[Document]:
 
 
 def _heading(page: Page, wanted: str) -> Heading | None:
-    """Return the heading with this anchor or title, ignoring case."""
+    # Return the heading with this anchor or title, ignoring case.
     plain = wanted.strip().lstrip("#").strip().casefold()
     return next((one for one in page.headings if plain in (one.anchor.casefold(), one.title.casefold())), None)
 
@@ -384,10 +384,9 @@ def _text_below(page: Page, heading: Heading | None) -> str:
 
 
 def _mention(page: Page, written: re.Pattern[str], anchor: str) -> tuple[Heading | None, str] | None:
-    """Return the heading above the first mention of a name and the text below that heading, or None.
-
-    The section of `anchor` is searched first. A long text is cut around the mention.
-    """
+    # Return the heading above the first mention of a name and the text below that heading, or None.
+    #
+    # The section of `anchor` is searched first. A long text is cut around the mention.
     best = _heading(page, anchor) if anchor else None
     at = written.search(page.text, best.start, best.end) if best is not None else None
     at = at or written.search(page.text)
@@ -403,7 +402,7 @@ def _mention(page: Page, written: re.Pattern[str], anchor: str) -> tuple[Heading
 
 
 def _slice(text: str, begin: int, room: int) -> tuple[str, int]:
-    """Return at most `room` characters from `begin`, ending after a line if possible, and the end position."""
+    # Return at most `room` characters from `begin`, ending after a line if possible, and the end position.
     if len(text) - begin <= room:
         return text[begin:], len(text)
     if room <= 0:
@@ -413,7 +412,7 @@ def _slice(text: str, begin: int, room: int) -> tuple[str, int]:
 
 
 def _offset(cursor: str | None, limit: int) -> int:
-    """Return the offset in a cursor. Raises ToolError."""
+    # Return the offset in a cursor. Raises ToolError.
     if not cursor:
         return 0
     if not re.fullmatch(r"[0-9]{1,12}", cursor) or int(cursor) >= max(limit, 1):
@@ -422,7 +421,7 @@ def _offset(cursor: str | None, limit: int) -> int:
 
 
 def _page_and_offset(cursor: str | None, pages: int) -> tuple[int, int]:
-    """Return the page number and offset in a cursor. Raises ToolError."""
+    # Return the page number and offset in a cursor. Raises ToolError.
     if not cursor:
         return 0, 0
     found = re.fullmatch(r"([0-9]{1,12}):([0-9]{1,12})", cursor)

@@ -240,7 +240,7 @@ def chunks_of(page: Page) -> list[Chunk]:
 
 
 def _add(found: list[Chunk], chunk: Chunk) -> None:
-    """Append a chunk. Long text is split at an empty line, otherwise at a line or a space."""
+    # Append a chunk. Long text is split at an empty line, otherwise at a line or a space.
     while len(chunk.text) > _MAX_CHARACTERS:
         places = (chunk.text.rfind(gap, _MAX_CHARACTERS // 2, _MAX_CHARACTERS) for gap in ("\n\n", "\n", " "))
         cut = next((place for place in places if place >= 0), _MAX_CHARACTERS)
@@ -334,7 +334,7 @@ def _put_file(
 
 
 def _forget(connection: sqlite3.Connection, number: int) -> None:
-    """Delete the chunks of a file. FTS5 keeps no copy of the text, so it needs the old values for this."""
+    # Delete the chunks of a file. FTS5 keeps no copy of the text, so it needs the old values for this.
     first, end = number << CHUNK_BITS, (number + 1) << CHUNK_BITS
     title = connection.execute("SELECT title FROM files WHERE id = ?", (number,)).fetchone()[0]
     rows = connection.execute("SELECT id, headings, text FROM chunks WHERE id >= ? AND id < ?", (first, end)).fetchall()

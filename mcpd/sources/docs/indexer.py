@@ -187,7 +187,7 @@ class Indexer:
                     self._idle.set()
 
     def _work(self, changed: set[str] | None) -> None:
-        """Update the index. If its file fails, a new file or memory is used."""
+        # Update the index. If its file fails, a new file or memory is used.
         for attempt in range(4):
             error, self._broken = self._broken, None
             try:
@@ -241,7 +241,7 @@ class Indexer:
         self._read_vocabulary(len(to_do) + len(gone))
 
     def _read_vocabulary(self, changes: int) -> None:
-        """Read the vocabulary again after many changes, or after any change in a small library."""
+        # Read the vocabulary again after many changes, or after any change in a small library.
         assert self._store is not None
         self._since_vocabulary += changes
         if self._since_vocabulary > _FEW_CHANGES or self._total <= _FEW_PAGES or not self.vocabulary:
@@ -271,7 +271,7 @@ class Indexer:
             return connection.execute("SELECT path, problem FROM files WHERE problem IS NOT NULL LIMIT 1000").fetchall()
 
     def _index_some(self, left: Iterator[tuple[File, IndexedFile | None]]) -> bool:
-        """Read one batch of files and write it. Returns False if nothing is left."""
+        # Read one batch of files and write it. Returns False if nothing is left.
         assert self._store is not None
         limit, seconds = _BATCH_IN_MEMORY if self._store.is_in_memory else _BATCH
         until = time.monotonic() + seconds

@@ -159,7 +159,7 @@ class Library:
     # -- in threads of the library ---------------------------------------------------------------
 
     async def _run(self, function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-        """Call a function in a daemon thread, which does not delay the end of the process."""
+        # Call a function in a daemon thread, which does not delay the end of the process.
         if self._is_closed:
             raise RuntimeError("the library is closed")
         future: Future[R] = Future()
@@ -183,7 +183,7 @@ class Library:
         return os.path.relpath(path, self.folder).replace(os.sep, "/") if os.path.isabs(path) else path
 
     def _answer(self, question: Callable[[State, str | None], R], section: str | None, since: float) -> R:
-        """Run a search once all pages are indexed or the waiting time is over. A damaged index is created again."""
+        # Run a search once all pages are indexed or the waiting time is over. A damaged index is created again.
         index = self._index
         if section is not None:
             section = self._section(section)
@@ -202,7 +202,7 @@ class Library:
         raise AssertionError
 
     def _section(self, section: str) -> str:
-        """Return the path of a section given by its path, ignoring case, or by its title. Raises UnknownSection."""
+        # Return the path of a section given by its path, ignoring case, or by its title. Raises UnknownSection.
         folders = {folder_of(path) for path in self._files()} - {""}
         if not section or any(f"{folder}/".startswith(f"{section}/") for folder in folders):
             return section

@@ -122,6 +122,7 @@ MAX_HTML: Final = 400_000
 MAX_IMAGE: Final = 2_000_000
 """The size in base64. The View receives a cell in one message, and hosts limit messages to a few megabytes."""
 
+# Keys in nbformat 2 and 3.
 _OLD_NAMES: Final = {
     "text": "text/plain",
     "html": "text/html",
@@ -132,7 +133,6 @@ _OLD_NAMES: Final = {
     "json": "application/json",
     "javascript": "application/javascript",
 }
-"""Keys in nbformat 2 and 3."""
 
 
 def output_of(given: object) -> Output:
@@ -208,7 +208,7 @@ def _image(kind: str, data: str, plain: str, metadata: object) -> Output:
 
 
 def _in_dollars(text: str) -> str:
-    """Return LaTeX as mathematics in Markdown, between dollar signs."""
+    # Return LaTeX as mathematics in Markdown, between dollar signs.
     bare = text.strip()
     if bare.startswith(("$", "\\begin{")):
         return bare
@@ -218,7 +218,7 @@ def _in_dollars(text: str) -> str:
 
 
 def _final(text: str) -> str:
-    """Return what a terminal shows in the end, after lines such as progress bars were overwritten."""
+    # Return what a terminal shows in the end, after lines such as progress bars were overwritten.
     if "\r" not in text:
         return text
     return "\n".join(line.rstrip("\r").rpartition("\r")[2] for line in text.split("\n"))

@@ -46,8 +46,8 @@ MATH_ATTRIBUTES: Final = frozenset((
     "movablelimits", "symmetric", "largeop", "width", "height", "depth",
 ))  # fmt: skip
 _MAX_LENGTH: Final = 4_000
+# Macros may expand without end, so formulas that define any are not converted.
 _MACRO_DEFINITION: Final = r"\\(?:[gex]?def|let|(?:re)?newcommand|providecommand|newenvironment|DeclareMathOperator)\b"
-"""Macros may expand without end, so formulas that define any are not converted."""
 
 _IGNORED_COMMANDS: Final = r"\\(?:nonumber|notag|displaylimits|allowbreak)(?![A-Za-z])|\\label\{[^{}]*\}"
 _ENVIRONMENTS: Final = (
@@ -80,7 +80,7 @@ def _converted(tex: str, is_block: bool) -> str | None:
 
 
 def _cleaned(given: ElementTree.Element) -> ElementTree.Element:
-    """Return an element with known tags and attributes only. Raises ValueError for output that was not understood."""
+    # Return an element with known tags and attributes only. Raises ValueError for output that was not understood.
     tag = given.tag.rpartition("}")[2]
     text = unescape(given.text or "")
     if tag not in MATH_TAGS or text.startswith("\\"):
@@ -100,11 +100,11 @@ _TAGS: Final = {
     "q", "br", "hr", "wbr", "table", "thead", "tbody", "tfoot", "tr", "th", "td", "caption", "figure", "figcaption",
     "details", "summary", "section", "div", "span", "a", "img",
 }  # fmt: skip
+# Removed together with their content.
 _REMOVED_TAGS: Final = {
     "script", "style", "template", "iframe", "object", "embed", "noscript", "head", "title", "textarea", "select",
     "button", "form", "svg", "audio", "video", "canvas", "noembed", "noframes", "xmp",
 }  # fmt: skip
-"""Removed together with their content."""
 
 _ATTRIBUTES: Final = {
     "*": {"id", "title", "lang", "dir", "class", "style"},
@@ -138,7 +138,7 @@ def clean_html(html: str) -> str | None:
 
 
 def _attribute_value(tag: str, name: str, value: str) -> str | None:
-    """Return the value of a permitted attribute, or None to remove it."""
+    # Return the value of a permitted attribute, or None to remove it.
     if name in ("id", "title", "lang", "dir"):
         is_harmless = tag not in MATH_TAGS and len(value) < 1000
     elif name == "class":
@@ -156,8 +156,8 @@ def _attribute_value(tag: str, name: str, value: str) -> str | None:
 AT_ONCE: Final = 100
 MAX_BYTES: Final = 1_500_000
 _MAX_SOURCE: Final = 200_000
+# Longer texts are not rendered, because the parser can be slow for marks that are never closed.
 _MAX_MARKDOWN: Final = 50_000
-"""Longer texts are not rendered, because the parser can be slow for marks that are never closed."""
 
 _Renderer = Callable[[str, Mapping[str, str]], str]
 
@@ -194,7 +194,7 @@ def _shown_cell(cell: Cell) -> Cell:
 
 
 def _bounded(cell: Cell) -> Cell:
-    """Return a cell whose outputs fit into one message. The others are replaced by a note."""
+    # Return a cell whose outputs fit into one message. The others are replaced by a note.
     if not isinstance(cell, CodeCell):
         return cell
     kept: list[Output] = []
@@ -227,7 +227,7 @@ def _rendered(source: str, attachments: Mapping[str, str]) -> str | None:
 
 @cache
 def _renderer() -> _Renderer | None:
-    """Return a function that renders Markdown, or None without the extra `docs`."""
+    # Return a function that renders Markdown, or None without the extra `docs`.
     try:
         from markdown_it import MarkdownIt
         from mdit_py_plugins.amsmath import amsmath_plugin
@@ -327,7 +327,7 @@ class _Words(HTMLParser):
 
 
 def _words(html: str) -> str:
-    """Return the text of HTML, with one table row per line."""
+    # Return the text of HTML, with one table row per line.
     reader = _Words()
     reader.feed(html)
     reader.close()

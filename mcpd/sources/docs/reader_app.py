@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
 _HITS: Final = 10
 _MAX_LISTED: Final = 2_000
+# In characters. Hosts limit messages to a few megabytes.
 _MAX_HTML: Final = 2_500_000
-"""In characters. Hosts limit messages to a few megabytes."""
 
 
 UI_NAME: Final = "docs-reader"
@@ -70,7 +70,7 @@ class ReaderParts:
         kind: str | None = None,
         cursor: str | None = None,
     ) -> ViewResult:
-        """Show a page, search results, the pages of a section, or the sections."""
+        # Show a page, search results, the pages of a section, or the sections.
         from mcpd.sources.docs.page import BadCursor, UnknownPage, UnknownSection, UnreadablePage
 
         library = self._library()
@@ -117,7 +117,7 @@ async def _page(library: Library, path: str) -> dict[str, Any]:
 
 
 def _contents(page: Page) -> list[Any]:
-    """Return the headings for a table of contents: two levels, without the title."""
+    # Return the headings for a table of contents: two levels, without the title.
     found = [one for one in page.headings if one.level > 1 or one.title != page.title] or list(page.headings)
     top = min((one.level for one in found), default=1)
     return [one for one in found if one.level <= top + 1][:300]
@@ -166,7 +166,7 @@ async def _sections(library: Library) -> dict[str, Any]:
 
 
 async def _titles(library: Library) -> dict[str, str]:
-    """Return the titles of sections by name."""
+    # Return the titles of sections by name.
     return {one.name: one.title for one in (await library.overview()).sections}
 
 

@@ -68,7 +68,7 @@ def resolved(target: str, path: str, names: Mapping[str, str]) -> tuple[str, str
 
 
 def _joined(base: str, address: str) -> str:
-    """Return the path of an address on a page of the folder `base`; `/` at its beginning is the folder of all pages."""
+    # Return the path of an address on a page of the folder `base`; `/` at its beginning is the folder of all pages.
     base = "" if address.startswith("/") else base
     return posixpath.normpath(posixpath.join(base, address.lstrip("/")))
 
@@ -242,7 +242,7 @@ class PageImages:
 
 
 def _kind(data: bytes) -> str | None:
-    """Return the MIME type according to the content."""
+    # Return the MIME type according to the content.
     if data.startswith(b"\x89PNG\r\n\x1a\n"):
         return "image/png"
     if data.startswith(b"\xff\xd8\xff"):

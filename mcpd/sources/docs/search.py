@@ -56,8 +56,8 @@ class State(Struct, frozen=True):
     vocabulary: Vocabulary
 
 
+# The id of the file of a chunk.
 _FILE = f"(rowid >> {CHUNK_BITS})"
-"""The id of the file of a chunk."""
 
 
 class Scope(Struct, frozen=True):
@@ -123,7 +123,7 @@ def plan(connection: sqlite3.Connection, query: str, vocabulary: Vocabulary) -> 
 def _resolved(
     connection: sqlite3.Connection, term: Term, corrections: dict[str, str], vocabulary: Vocabulary
 ) -> Sequence[Term]:
-    """Return the term if it matches anything, otherwise what may have been meant."""
+    # Return the term if it matches anything, otherwise what may have been meant.
     if _is_there(connection, term.match):
         return [term]
     if not term.is_prefix and not term.is_quoted and len(term.words[-1]) >= 3:
@@ -151,7 +151,7 @@ def _is_there(connection: sqlite3.Connection, match: str) -> bool:
 
 
 def _rows(connection: sqlite3.Connection, match: str) -> int:
-    """Return how many chunks match, up to the limit."""
+    # Return how many chunks match, up to the limit.
     sql = "SELECT count(*) FROM (SELECT 1 FROM words WHERE words MATCH ? LIMIT ?)"
     found: int = connection.execute(sql, (match, _MAX_ROWS + 1)).fetchone()[0]
     return found
@@ -185,9 +185,7 @@ def find(connection: sqlite3.Connection, planned: Plan, scope: Scope) -> list[Ra
 
 
 def _frequent(connection: sqlite3.Connection, every: str, rarest: str, scope: Scope) -> list[tuple[int, float]]:
-    """Return chunks for queries that have only frequent words: the best with the words in headings, otherwise the
-    first.
-    """
+    # Return chunks for queries that have only frequent words: the best with the words in headings, otherwise the first.
     headed = f"{{title headings}} : ({every})"
     if 0 < _rows(connection, headed) <= _MAX_ROWS and (rows := _ranked(connection, headed, scope)):
         return rows
@@ -201,7 +199,7 @@ def _frequent(connection: sqlite3.Connection, every: str, rarest: str, scope: Sc
 def _ranked(
     connection: sqlite3.Connection, match: str, scope: Scope, *, is_sample: bool = False
 ) -> list[tuple[int, float]]:
-    """Return the best chunks, or the first ones with equal scores for a sample."""
+    # Return the best chunks, or the first ones with equal scores for a sample.
     inside, values = scope.condition(_FILE)
     score, order, limit = ("-1.0", "", _MAX_SAMPLED) if is_sample else ("rank", "ORDER BY rank", _MAX_ROWS)
     sql = f"SELECT rowid, {score} FROM words WHERE words MATCH ? {inside} {order} LIMIT ?"
@@ -218,7 +216,7 @@ def _ranked(
 
 
 def _by_page(rows: list[tuple[int, float]]) -> list[RankedPage]:
-    """Return each page once. Its score is the best score of its chunks plus a part of the next three."""
+    # Return each page once. Its score is the best score of its chunks plus a part of the next three.
     best: dict[int, float] = {}
     for chunk, score in rows:
         best[chunk] = max(score, best.get(chunk, 0.0))
@@ -288,7 +286,7 @@ def _search_hit(connection: sqlite3.Connection, found: RankedPage, highlighter: 
 
 
 def _chunk(connection: sqlite3.Connection, chunk: int) -> tuple[tuple[str, str, str, str, str], str, str]:
-    """Return the members of the `Place` of a chunk, its text, and the description of its page."""
+    # Return the members of the `Place` of a chunk, its text, and the description of its page.
     path, title, section, description = connection.execute(
         "SELECT path, title, section, description FROM files WHERE id = ?", (chunk >> CHUNK_BITS,)
     ).fetchone()
@@ -322,7 +320,7 @@ def code_result(
 def _code_rows(
     connection: sqlite3.Connection, planned: Plan, language: str | None, scope: Scope
 ) -> list[tuple[int, float]]:
-    """Return the ids and scores of code blocks. Words in the block count more than words near it."""
+    # Return the ids and scores of code blocks. Words in the block count more than words near it.
     spoken, languages = ("AND language = ?", [storable(language.lower())]) if language else ("", [])
     if not planned.terms:
         # All code blocks, or those in a language, in the order of their pages.
@@ -382,7 +380,7 @@ def entry_result(state: State, section: str | None, *, name: str, limit: int) ->
 
 
 def _entry(connection: sqlite3.Connection, chunk: int, wanted: str, words: tuple[str, ...]) -> tuple[int, Entry] | None:
-    """Return what a chunk says about a name and its rank (0 is best), or None if it only mentions the name."""
+    # Return what a chunk says about a name and its rank (0 is best), or None if it only mentions the name.
     place, text, _ = _chunk(connection, chunk)
     title, heading = letters_of(place[1]), letters_of(place[3])
     stem = without_number(place[0].rsplit("/", 1)[-1].rsplit(".", 1)[0])
@@ -402,7 +400,7 @@ def _entry(connection: sqlite3.Connection, chunk: int, wanted: str, words: tuple
 
 
 def _item(text: str, words: tuple[str, ...]) -> str | None:
-    """Return the list item or table row that begins with a name, with its continuation lines."""
+    # Return the list item or table row that begins with a name, with its continuation lines.
     name = r"[\W_]{1,3}".join(re.escape(word) for word in words)
     pattern = re.compile(
         r"^(?P<indent>[ \t]*)(?:[-*+]|\d{1,4}[.)]|\||#{1,6})[ \t]+[*_\[]{0,3}"

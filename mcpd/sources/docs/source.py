@@ -87,7 +87,7 @@ class ListResource(Stamped, ResourceEntry):
         return ReadResourceResult(contents=[TextResourceContents(uri, text, _MARKDOWN_TYPE)])
 
     async def _pages(self, uri: str, section: str) -> list[str]:
-        """Return the pages of a section as a Markdown list."""
+        # Return the pages of a section as a Markdown list.
         try:
             pages = await self._tree.library.list_pages(section)
         except UnknownSection:
@@ -171,7 +171,7 @@ class PageTemplate(Stamped, TemplateEntry):
 
 
 async def _read(tree: Tree, path: str, uri: str) -> ReadResourceResult:
-    """Read a page or an image."""
+    # Read a page or an image.
     try:
         text, mime_type = await tree.answers.page_at(path)
         return ReadResourceResult(contents=[TextResourceContents(uri, text, mime_type)])
@@ -295,7 +295,7 @@ class Tree:
         )
 
     def _tools_now(self) -> list[ToolEntry]:
-        """Return the tools, always the same objects. Raises ConfigurationError for an invalid `result` table."""
+        # Return the tools, always the same objects. Raises ConfigurationError for an invalid `result` table.
         if self._tools is None:
             from mcpd.sources.docs.wording import LazyTool, wordings
 
@@ -347,7 +347,7 @@ class Tree:
             self._library.refresh(path for path in {**before, **pages} if before.get(path) is not pages.get(path))
 
     def _unreadable(self) -> list[Problem]:
-        """Return the files that the indexer could not read, except those that the scan has reported."""
+        # Return the files that the indexer could not read, except those that the scan has reported.
         if self._library is None:
             return []
         known = {problem.where for problem in self._found.problems}
@@ -398,13 +398,13 @@ class Tree:
             self._is_stale = True
 
     def _report_unreadable(self) -> None:
-        """Report the unreadable pages once all pages are indexed."""
+        # Report the unreadable pages once all pages are indexed.
         report = Report(self._root)
         report.problems = self._unreadable()
         report.log_problems(report.found)
 
     def _start_when_listed(self) -> None:
-        """Start indexing when a client has listed something, so that it does not delay the start."""
+        # Start indexing when a client has listed something, so that it does not delay the start.
         for listing in (self._server.catalog.tools, self._server.catalog.resources):
             before = listing.on_listed
 
@@ -418,7 +418,7 @@ class Tree:
 
 
 def _joined(before: Sequence[E] | None, added: Sequence[E], report: Report) -> list[E]:
-    """Return these entries together. If two have the same name, the first is kept."""
+    # Return these entries together. If two have the same name, the first is kept.
     found = {entry.key: entry for entry in before or ()}
     for entry in added:
         if found.setdefault(entry.key, entry) is not entry:
@@ -427,7 +427,7 @@ def _joined(before: Sequence[E] | None, added: Sequence[E], report: Report) -> l
 
 
 def _form(addresses: Addresses) -> tuple[str, str]:
-    """Return the URI template of all pages and the name of its variable."""
+    # Return the URI template of all pages and the name of its variable.
     if "{url}" in addresses.page_form:
         return addresses.base + addresses.page_form, "url"
     return addresses.base + addresses.page_form.replace("{path}", "{+path}"), "path"

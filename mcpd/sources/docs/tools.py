@@ -243,7 +243,7 @@ def _shape(kind: type[Struct], said: Mapping[str, Any], where: str) -> Shape:
 
 
 def _item(kind: Any) -> type[Struct] | None:
-    """Return the struct of a list's items, or None."""
+    # Return the struct of a list's items, or None.
     while get_origin(kind) is Annotated:
         kind = kind.__origin__
     for one in (kind, *get_args(kind)):
@@ -398,7 +398,7 @@ def tool_of(server: Server, answer: Answer, wording: Wording, names: dict[Doing,
 
 
 def _function(wording: Wording, answer: Answer, names: dict[Doing, str]) -> Callable[..., Awaitable[CallToolResult]]:
-    """Return a function with the signature of the wording that calls `answer`."""
+    # Return a function with the signature of the wording that calls `answer`.
     shape = shape_of(wording.does, wording.result, f"docs.tools.{wording.name}.result")
     inner: dict[str, str] = {}
     fixed: dict[str, Any] = {} if wording.section is None else {"section": wording.section}

@@ -174,7 +174,7 @@ def _changed_argument(argument: Argument, said: ArgumentTable | str | None) -> A
 
 
 def _filled(wording: Wording, names: dict[str, str]) -> Wording:
-    """Replace the names in braces. If there is no such tool, the name of the operation is used."""
+    # Replace the names in braces. If there is no such tool, the name of the operation is used.
     known: dict[str, str] = {doing: doing.replace("_", " ") for doing in DOING}
     known |= names
     arguments = {

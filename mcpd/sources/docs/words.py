@@ -173,7 +173,7 @@ _RULES = re.compile(
 
 
 def _stem(word: str) -> str:
-    """Return a word without its ending, roughly, to recognize other forms of it."""
+    # Return a word without its ending, roughly, to recognize other forms of it.
     word = word.lower()
     for suffix in _SUFFIXES:
         if word.endswith(suffix) and len(word) - len(suffix) >= 3:
@@ -217,7 +217,7 @@ class Highlighter:
         return len({found.lastindex for found in self._pattern.finditer(text[:_MAX_READ])})
 
     def _best_start(self, text: str) -> int:
-        """Return the start of the window with the most different terms, then the most matches."""
+        # Return the start of the window with the most different terms, then the most matches.
         if self._pattern is None or len(text) <= _LENGTH:
             return 0
         found = islice(self._pattern.finditer(text), _MAX_MATCHES)
@@ -232,6 +232,6 @@ class Highlighter:
 
 
 def _readable(text: str) -> str:
-    """Return Markdown on one line, without block markup."""
+    # Return Markdown on one line, without block markup.
     lines = _RULES.sub("", text).split("\n")
     return " ".join(" ".join(plain_text(line) for line in lines if line.strip()).split())

@@ -179,7 +179,6 @@ def _present(context: HostContext) -> dict[str, Any]:
 
 
 def _clamp(size: float | None, maximum: float | None, limit: float) -> float | None:
-    """Bound a size by one pixel and the maximum. A View without a height would be hidden for good and report no more
-    sizes.
-    """
+    # Bound a size by one pixel and the maximum. A View without a height would be hidden for good and report no more
+    # sizes.
     return None if size is None else max(1.0, min(size, limit if maximum is None else maximum))

@@ -187,9 +187,8 @@ def check_link(url: str) -> str:
 
 
 def _is_plain_host(authority: str) -> bool:
-    """Return whether a host with or without a port is an IPv6 address, or letters, digits, hyphens and dots of any
-    script.
-    """
+    # Return whether a host with or without a port is an IPv6 address, or letters, digits, hyphens and dots of any
+    # script.
     host = re.sub(r":[0-9]*$", "", authority)
     if _IPV6.fullmatch(host):
         return True
@@ -271,7 +270,7 @@ def _last_segment(uri: str) -> str:
 
 
 def _once(name: str, taken: set[str]) -> str:
-    """Return a name that is not taken: `a.txt`, then `a (2).txt`. Case is ignored, as many file systems do."""
+    # Return a name that is not taken: `a.txt`, then `a (2).txt`. Case is ignored, as many file systems do.
     stem, dot, suffix = name.rpartition(".") if "." in name else (name, "", "")
     candidate, number = name, 1
     while candidate.casefold() in taken:

@@ -82,7 +82,7 @@ REQUESTS: Final[dict[str, Method]] = {}
 
 
 def _request(method: str, capability: str = "", **options: Any) -> Callable[[Handle], Handle]:
-    """Decorate the function of a request. The annotation of its last argument is the type of the params."""
+    # Decorate the function of a request. The annotation of its last argument is the type of the params.
 
     def add(function: Handle) -> Handle:
         decode = Decoder(get_type_hints(function)["params"]).decode
@@ -116,10 +116,9 @@ def progress_token(params: object) -> Id | None:
 
 @_request("tools/call", "server_tools")
 def _call_tool(state: ViewState, ask_id: int, params: messages.CallToolParams) -> Ask:
-    """Spec: "Host MUST reject tools/call requests from apps for tools that don't include "app" in visibility".
-
-    Only listed tools of the View's own server can be called. A tool that was never listed has no visibility to check.
-    """
+    # Spec: "Host MUST reject tools/call requests from apps for tools that don't include "app" in visibility".
+    #
+    # Only listed tools of the View's own server can be called. A tool that was never listed has no visibility to check.
     tool = state.tools.get(params.name)
     if tool is None:
         raise NotVisible(f"Unknown tool: {params.name[:100]!r}")
@@ -150,7 +149,7 @@ def _add_list(method: str, capability: str = "", finish: Callable[[Any], Any] | 
 
 
 def _app_tools_only(result: Any) -> Any:
-    """Remove the tools that a View may not call from the result of tools/list."""
+    # Remove the tools that a View may not call from the result of tools/list.
     page = decode_json(encode(result))
     if isinstance(page, dict) and isinstance(page.get("tools"), list):
         page["tools"] = [tool for tool in page["tools"] if _is_app_tool(tool)]
@@ -165,11 +164,10 @@ def _is_app_tool(tool: object) -> bool:
 
 
 def _clean(meta: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    """Return `_meta` without the progress token, which the host chooses, and without what only a client may send.
-
-    Spec: 2025-11-25 basic/index: prefixes whose second label is modelcontextprotocol or mcp are reserved. In 2026-07-28
-    they carry the capabilities and identity of the client, which a View must not be able to set.
-    """
+    # Return `_meta` without the progress token, which the host chooses, and without what only a client may send.
+    #
+    # Spec: 2025-11-25 basic/index: prefixes whose second label is modelcontextprotocol or mcp are reserved. In
+    # 2026-07-28 they carry the capabilities and identity of the client, which a View must not be able to set.
     kept = {key: value for key, value in (meta or {}).items() if key != "progressToken" and not _is_reserved(key)}
     return kept or None
 
@@ -228,7 +226,7 @@ def _check_kinds(modalities: messages.Modalities | None, content: list[ContentBl
 
 @_request("ui/request-display-mode")
 def _request_display_mode(state: ViewState, ask_id: int, params: messages.DisplayModeParams) -> Ask | Wire:
-    """Spec: "If the requested mode is not available, Host SHOULD return the current display mode"."""
+    # Spec: "If the requested mode is not available, Host SHOULD return the current display mode".
     if params.mode == state.feed.mode or params.mode not in state.feed.modes:
         return messages.DisplayModeResult(state.feed.mode)
     return events.ModeChange(ask_id, params.mode)
@@ -306,13 +304,13 @@ class Incoming:
     def __init__(self, state: ViewState, output: ViewOutput) -> None:
         self._view_state = state
         self._output = output
+        # The requests for which the View expects an answer.
         self._in_flight: RequestsInFlight[ViewRequest] = RequestsInFlight()
-        """The requests for which the View expects an answer."""
+        # The requests that the program has not finished, by `ask_id`.
+        #
+        # A cancelled request stays here: a View that sends and cancels in a loop causes no more work than one that
+        # waits.
         self._asked: dict[int, ViewRequest] = {}
-        """The requests that the program has not finished, by `ask_id`.
-
-        A cancelled request stays here: a View that sends and cancels in a loop causes no more work than one that waits.
-        """
         self._last_ask_id = 0
         self._has_new_context = False
 
@@ -445,16 +443,15 @@ class Incoming:
         return self._view_state.model_context
 
     def _done(self, asked: ViewRequest) -> bool:
-        """Remove a request that the program has finished. Returns whether the View still expects the answer."""
+        # Remove a request that the program has finished. Returns whether the View still expects the answer.
         del self._asked[asked.ask.ask_id]
         if isinstance(asked.ask, ModelContextUpdate):
             self._view_state.open_updates -= 1
         return self._in_flight.close(asked)
 
     def _keep(self, update: ModelContextUpdate) -> None:
-        """Spec: "Each request overwrites the previous context sent by the View". The order of requests counts, not of
-        answers.
-        """
+        # Spec: "Each request overwrites the previous context sent by the View". The order of requests counts, not of
+        # answers.
         current = self._view_state.model_context
         if current is None or current.ask_id < update.ask_id:
             self._view_state.model_context = update
@@ -462,7 +459,7 @@ class Incoming:
 
 
 def _target(outcome: object) -> str:
-    """Return the subject of a request for the log."""
+    # Return the subject of a request for the log.
     if isinstance(outcome, Forward):
         return repr(outcome.target[:200])
     return repr(outcome.url[:200]) if isinstance(outcome, OpenLink) else ""

@@ -76,12 +76,12 @@ class ViewPhase(Enum):
     FAILED = "failed"
 
 
+# The states that a View must leave within `ViewLimits.step_seconds`, and the failure if it does not.
 _OVERDUE: Final = {
     ViewPhase.PROXY: "the sandbox proxy did not report",
     ViewPhase.HTML: "the view did not send ui/initialize",
     ViewPhase.INIT: "the view did not send ui/notifications/initialized",
 }
-"""The states that a View must leave within `ViewLimits.step_seconds`, and the failure if it does not."""
 
 _OVER: Final = (ViewPhase.GONE, ViewPhase.FAILED)
 
@@ -199,7 +199,7 @@ class View:
             self._output.events.append(event)
 
     def _end_requests(self, reason: str) -> None:
-        """End the requests in both directions, because the document that sent and received them is gone."""
+        # End the requests in both directions, because the document that sent and received them is gone.
         self._incoming.abort_all(reason)
         self._outgoing.drop_all(reason)
 
@@ -253,7 +253,7 @@ class View:
             self._output.refuse(InternalError(), request.id, request.method)
 
     def _answer_to(self, request: Request, now: float) -> object | None:
-        """Return the answer, or None if the program gives it later."""
+        # Return the answer, or None if the program gives it later.
         if request.method == messages.PING:
             return messages.NoParams()
         if self.state is ViewPhase.CLOSING:
@@ -265,7 +265,7 @@ class View:
         return self._incoming.receive(request, is_early=self.state is ViewPhase.INIT)
 
     def _initialize(self, request: Request, now: float) -> messages.InitializeResult:
-        """Answer `ui/initialize`. With a second one the View starts again, and nothing is sent a second time."""
+        # Answer `ui/initialize`. With a second one the View starts again, and nothing is sent a second time.
         params = decode_params(_decode_initialize, request.params)
         again = self.state is not ViewPhase.HTML
         if again:
@@ -309,7 +309,7 @@ class View:
                 self._output.find(rule_of(error), error.message, method)
 
     def _on_proxy_ready(self, now: float) -> None:
-        """Send the document to the proxy. Only its first report counts, because the View could send another."""
+        # Send the document to the proxy. Only its first report counts, because the View could send another.
         if self.state is not ViewPhase.PROXY:
             self._output.find("proxy-ready", "the document was sent already", messages.PROXY_READY)
             return
@@ -337,11 +337,11 @@ class View:
             raise WrongState("the view did not declare tools in appCapabilities")
         self._output.events.append(AppToolsChanged())
 
+    # The notifications about requests. Those without an effect on the state are in `requests`.
     _REQUEST_NOTIFICATIONS: ClassVar[dict[str, Callable[[View, Raw], None]]] = {
         "notifications/cancelled": _on_cancelled,
         "notifications/tools/list_changed": _on_app_tools_changed,
     }
-    """The notifications about requests. Those without an effect on the state are in `requests`."""
 
     # ------------------------------------------------------------------- the call that opened the View
 
@@ -387,7 +387,7 @@ class View:
             self._flush()
 
     def _flush(self) -> None:
-        """Send what waits, unless the View is not initialized."""
+        # Send what waits, unless the View is not initialized.
         is_early = self.settings.sends_early and self.state is ViewPhase.INIT
         if self.state is ViewPhase.LIVE or is_early:
             self._announcements.flush()

@@ -89,7 +89,7 @@ def _text(data: bytes) -> str:
 
 
 def _shown(tree: LexborHTMLParser) -> LexborNode:
-    """Return the main part of a page, prepared for conversion."""
+    # Return the main part of a page, prepared for conversion.
     for node in tree.css(_HIDDEN):
         node.decompose()
     main = tree.css_first("main, article, [role=main]") or tree.body or tree.root
@@ -120,7 +120,7 @@ def _shown(tree: LexborHTMLParser) -> LexborNode:
 
 
 def _cut(main: LexborNode) -> None:
-    """Remove deeply nested elements, so that no page takes long."""
+    # Remove deeply nested elements, so that no page takes long.
     left = [(main, 0)]
     while left:
         node, depth = left.pop()
@@ -131,7 +131,7 @@ def _cut(main: LexborNode) -> None:
 
 
 def _list_item(node: LexborNode) -> str:
-    """Return a definition list entry as a list item; signatures become code."""
+    # Return a definition list entry as a list item; signatures become code.
     if node.tag != "dt":
         return f"<div>{node.inner_html}</div>"
     if "sig" in (node.attributes.get("class") or "").split():
@@ -140,7 +140,7 @@ def _list_item(node: LexborNode) -> str:
 
 
 def _language(pre: LexborNode) -> str:
-    """Return the language of a code block from its classes or those of elements around or in it."""
+    # Return the language of a code block from its classes or those of elements around or in it.
     inner = pre.css_first("code")
     around = [node for node in (inner, pre, pre.parent, pre.parent and pre.parent.parent) if node is not None]
     for node in around:
@@ -151,7 +151,7 @@ def _language(pre: LexborNode) -> str:
 
 
 def _unwrap_layout_table(table: LexborNode) -> None:
-    """Replace a table that is used for layout, for example for code beside line numbers, by its cells."""
+    # Replace a table that is used for layout, for example for code beside line numbers, by its cells.
     cells = table.css("td, th")
     rows = [row.css("td, th") for row in table.css("tr")]
     if max(map(len, rows), default=0) < 2 or any("\n" in code.text() for code in table.css("pre")):
@@ -160,7 +160,7 @@ def _unwrap_layout_table(table: LexborNode) -> None:
 
 
 def _anchors(main: LexborNode) -> list[str]:
-    """Return the id of each heading, or of the section that it begins."""
+    # Return the id of each heading, or of the section that it begins.
     found: list[str] = []
     section = ""
     for node in main.css(f"section, div, {_HEADINGS}"):
@@ -174,7 +174,7 @@ def _anchors(main: LexborNode) -> list[str]:
 
 
 def _target(address: str) -> str:
-    """Return an address for Markdown, normalized like in browsers; "" for scripts, data and very long addresses."""
+    # Return an address for Markdown, normalized like in browsers; "" for scripts, data and very long addresses.
     address = _BREAKS.sub("", address.strip(_AROUND))
     if len(address) > _LONGEST_ADDRESS or _SCRIPTS.match(address):
         return ""
@@ -183,7 +183,7 @@ def _target(address: str) -> str:
 
 
 def _escape(main: LexborNode) -> None:
-    """Escape text, outside code, that Markdown would take for a link or an element."""
+    # Escape text, outside code, that Markdown would take for a link or an element.
     texts: list[LexborNode] = []
     left = [main]
     while left:

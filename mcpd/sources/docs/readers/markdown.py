@@ -107,7 +107,7 @@ def scan_lines(text: str, *, is_mdx: bool = False) -> Lines:
 
 
 def _read_fence(whole: str, mark: re.Match[str], found: Lines) -> int:
-    """Add a fence and return its end in `whole`, which has one more character than the text."""
+    # Add a fence and return its end in `whole`, which has one more character than the text.
     fence = mark["fence"]
     inner = min(mark.end() + 1, len(whole))
     at = mark.end()
@@ -131,7 +131,7 @@ def _read_fence(whole: str, mark: re.Match[str], found: Lines) -> int:
 
 
 def _read_underline(whole: str, mark: re.Match[str], floor: int, found: Lines) -> bool:
-    """Add a heading if there is a paragraph above a line of `=` or `-`. Returns whether there is one."""
+    # Add a heading if there is a paragraph above a line of `=` or `-`. Returns whether there is one.
     lines: list[str] = []
     start = mark.start()  # the newline before the underline
     while start > floor and len(lines) < 10:
@@ -250,7 +250,7 @@ def _cut(text: str, ranges: list[tuple[int, int]]) -> str:
 
 
 def _headings(lines: Lines, length: int) -> tuple[Heading, ...]:
-    """Return the headings, each with the end of its section."""
+    # Return the headings, each with the end of its section.
     found: list[Heading] = []
     titles = list(titled(lines.titles))
     open_at: list[int] = []
@@ -278,7 +278,7 @@ def _dedented(text: str, indent: int) -> str:
 
 
 def _line_before(text: str, at: int) -> str:
-    """Return the line above a position."""
+    # Return the line above a position.
     lines = text[max(0, at - 600) : at].rstrip().rsplit("\n", 1)
     line = lines[-1].strip()
     if not line or line[0] == "#" or line.startswith(("```", "~~~")):
@@ -287,7 +287,7 @@ def _line_before(text: str, at: int) -> str:
 
 
 def _introduction(text: str) -> str:
-    """Return the first paragraph."""
+    # Return the first paragraph.
     for paragraph in text[:4000].split("\n\n", 12)[:12]:
         line = paragraph.strip()
         if line and not line.startswith(_NO_PROSE):
@@ -333,7 +333,7 @@ def readable(text: str) -> str:
 
 
 def _prose(text: str, brackets: _Brackets) -> str:
-    """Convert the text between two fences."""
+    # Convert the text between two fences.
     text = _COMMENT.sub("", text)
     if "import" in text or "export" in text:
         text = _without_modules(text, brackets)
@@ -358,7 +358,7 @@ def _prose(text: str, brackets: _Brackets) -> str:
 
 
 def _without_modules(text: str, brackets: _Brackets) -> str:
-    """Remove import and export statements. A statement ends with the line on which its brackets are closed."""
+    # Remove import and export statements. A statement ends with the line on which its brackets are closed.
     kept: list[str] = []
     at = 0
     while (found := _MODULE.search(text, at)) is not None:
@@ -417,7 +417,7 @@ class _Brackets:
 
     @staticmethod
     def _quoted(text: str, start: int, limit: int) -> int:
-        """Return the position after the closing quote, or after `start` without one."""
+        # Return the position after the closing quote, or after `start` without one.
         at = start
         while (at := text.find(text[start], at + 1, limit)) >= 0:
             if text[at - 1] != "\\":
@@ -426,7 +426,7 @@ class _Brackets:
 
 
 def _expression(text: str) -> str:
-    """Return an expression as text: a string's value, otherwise its source as code."""
+    # Return an expression as text: a string's value, otherwise its source as code.
     text = text.strip()
     if len(text) > 1 and text[0] == text[-1] and text[0] in "\"'`":
         return text[1:-1]
@@ -436,7 +436,7 @@ def _expression(text: str) -> str:
 
 
 def _component(tag: str) -> str:
-    """Return the readable properties of a tag."""
+    # Return the readable properties of a tag.
     named = _NAME.match(tag)
     name = (named[2] or "") if named else ""
     if not named or named[1] or not name:

@@ -166,7 +166,7 @@ def read_page(path: str, data: bytes, *, process: ReaderProcess | None = None) -
 
 
 def _guarded(reader: Callable[[str, bytes], Page], path: str, data: bytes) -> Page:
-    """Call a reader. Whatever it raises becomes UnreadablePage, so that a reader that fails costs only this page."""
+    # Call a reader. Whatever it raises becomes UnreadablePage, so that a reader that fails costs only this page.
     try:
         return reader(path, data)
     except UnreadablePage:
@@ -230,7 +230,7 @@ def _isolated_reader(kind: Kind | None) -> Callable[[str, bytes], Page]:
 
 
 def _limit() -> None:
-    """Limit memory and forbid writing files."""
+    # Limit memory and forbid writing files.
     try:
         import resource
     except ImportError:  # Windows, which still has the time limit

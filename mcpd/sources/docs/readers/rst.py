@@ -169,7 +169,7 @@ class _Writer:
         return _START.sub(r"\\", self._line(node))
 
     def _inline(self, node: Any) -> str:
-        """Return the inline text of a node with markup for code, emphasis and links."""
+        # Return the inline text of a node with markup for code, emphasis and links.
         parts: list[str] = []
         for child in node.children:
             if isinstance(child, nodes.Text):
