@@ -58,7 +58,10 @@ def test_the_site_is_built_without_a_warning(tmp_path: Path) -> None:
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
     assert "context" in (tmp_path / "llms.txt").read_text(encoding="utf-8")
-    assert (tmp_path / "context" / "index.html").is_file()
+    for page in PAGES:
+        folder = tmp_path / page.removesuffix(".md").removesuffix("index")
+        assert (folder / "index.html").is_file(), page
+        assert (folder / "index.md").is_file(), page
 
 
 def test_words_are_spelled_as_in_dictionaries() -> None:
