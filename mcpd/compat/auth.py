@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from pydantic import AnyHttpUrl, BaseModel
 
 from mcpd.auth.metadata import WELL_KNOWN, metadata_document, metadata_url
-from mcpd.compat.lowlevel.context import current_exchange
+from mcpd.compat.lowlevel.session import current_exchange
 from mcpd.protocol.principal import Principal
 from mcpd.transports.authentication import Refusal
 from mcpd.transports.challenge import build

@@ -78,8 +78,8 @@ _LOGGING = Names.of("serving", "configure_logging get_logger")
 _ERRORS = Names.of("errors") | Names({"MCPError": "errors:McpError", "MCPServerError": "errors:FastMCPError"})
 _TYPES = Names.of("types.base") | Names.of("types.features") | Names.of("types.client_requests")
 _LOWLEVEL = Names.of("lowlevel.server", "NotificationOptions Server")
-_SECURITY = Names.of("lowlevel.context", "RequestStateSecurity")
-_CACHE_HINT = Names.of("lowlevel.context", "CacheHint")
+_SECURITY = Names.of("lowlevel.session", "RequestStateSecurity")
+_CACHE_HINT = Names.of("lowlevel.session", "CacheHint")
 _OPTIONS = Names.of("lowlevel.server", "InitializationOptions")
 _STDIO = Names.of("lowlevel.server", "stdio_server")
 
@@ -97,10 +97,10 @@ _SDK = {
     "mcp.server": _LOWLEVEL
     | _OPTIONS
     | _CACHE_HINT
-    | Names.of("lowlevel.context", "ServerRequestContext")
+    | Names.of("lowlevel.session", "ServerRequestContext")
     | Names({"FastMCP": "sdk.server", "MCPServer": "sdk.mcpserver"}),
     "mcp.server.lowlevel": _LOWLEVEL,
-    "mcp.server.lowlevel.server": Names.of("lowlevel.server") | Names.of("lowlevel.context", "lifespan request_ctx"),
+    "mcp.server.lowlevel.server": Names.of("lowlevel.server") | Names.of("lowlevel.session", "lifespan request_ctx"),
     "mcp.server.lowlevel.helper_types": Names.of("lowlevel.server", "ReadResourceContents"),
     "mcp.server.models": _OPTIONS,
     "mcp.server.stdio": _STDIO,
@@ -108,14 +108,14 @@ _SDK = {
     "mcp.server.streamable_http": Names.of("lowlevel.server", "EventStore"),
     "mcp.server.transport_security": Names.of("serving", "TransportSecuritySettings"),
     "mcp.server.caching": _CACHE_HINT,
-    "mcp.server.context": Names.of("lowlevel.context"),
+    "mcp.server.context": Names.of("lowlevel.session"),
     "mcp.server.request_state": _SECURITY,
     "mcp.server.elicitation": _ELICITATION,
     "mcp.server.auth.middleware.auth_context": Names.of("auth", "get_access_token"),
     "mcp.server.auth.provider": Names.of("auth", "AccessToken TokenVerifier"),
     "mcp.server.auth.settings": Names.of("auth", "AuthSettings ClientRegistrationOptions RevocationOptions"),
     "mcp.shared._httpx_utils": Names.of("lowlevel.server", "create_mcp_http_client"),
-    "mcp.shared.context": Names.of("lowlevel.context"),
+    "mcp.shared.context": Names.of("lowlevel.session"),
     "mcp.shared.exceptions": _ERRORS,
     "mcp.shared.memory": Names.of("client", "create_connected_server_and_client_session"),
 }
@@ -188,6 +188,11 @@ _DEPENDENCIES = _TOKEN | Names.of(
 )
 _FASTMCP_TOOLS = Names.of("fastmcp.components", "FunctionTool NotSet Tool tool")
 _FASTMCP_TOOLS |= Names.of("fastmcp.functions", "ToolResult")
+_FASTMCP_RESOURCES = Names.of(
+    "fastmcp.components",
+    "BinaryResource DirectoryResource FileResource FunctionResource FunctionResourceTemplate HttpResource Resource "
+    "ResourceContent ResourceResult ResourceTemplate TextResource resource",
+)
 _FASTMCP_PROMPTS = (
     Names.of("fastmcp.components", "FunctionPrompt Message Prompt PromptResult prompt")
     | Names.of("types.features", "PromptMessage")
@@ -207,7 +212,7 @@ _FASTMCP = {
     "fastmcp.exceptions": _ERRORS,
     "fastmcp.dependencies": _DEPENDENCIES,
     **_package("fastmcp.tools", _FASTMCP_TOOLS, "base tool function_tool"),
-    **_package("fastmcp.resources", Names.of("fastmcp.resources"), "base resource types template function_resource"),
+    **_package("fastmcp.resources", _FASTMCP_RESOURCES, "base resource types template function_resource"),
     **_package("fastmcp.prompts", _FASTMCP_PROMPTS, "base prompt function_prompt"),
     **_package("fastmcp.server", _SERVER | _CONTEXT, "server"),
     "fastmcp.server.context": _CONTEXT | Names.of("elicitation", _ELICITED),

@@ -13,7 +13,7 @@ def three(a: str, b: str, c: str) -> str:
 
 def template_of(library: str, text: str) -> Any:
     pytest.importorskip("pydantic")
-    from mcpd.compat.fastmcp.resources import ResourceTemplate
+    from mcpd.compat.fastmcp.components import ResourceTemplate
     from mcpd.compat.sdk.components import ResourceTemplate as FirstTemplate
 
     kind: Any = ResourceTemplate if library == "fastmcp" else FirstTemplate

@@ -27,7 +27,7 @@ from pydantic.json_schema import GenerateJsonSchema
 from mcpd.compat.contents import Audio, File, Image, as_block
 from mcpd.compat.errors import ToolError
 from mcpd.compat.fastmcp.context import CurrentContext, Dependency, OptionalCurrentContext, resolve
-from mcpd.compat.lowlevel.context import SharedContext
+from mcpd.compat.lowlevel.session import SharedContext
 from mcpd.compat.sdk.functions import call, includes, type_hints, warn_of_untyped_context
 from mcpd.compat.types.base import ContentBlock, TextContent
 from mcpd.compat.types.features import CallToolResult
@@ -316,14 +316,13 @@ def tool_result(value: Any, schema: dict[str, Any] | None, annotation: Any) -> T
     if isinstance(value, ToolResult):
         return value
     if isinstance(value, CallToolResult):
-        found = ToolResult(value.content, value.structuredContent, value.meta, value.isError)
-        return found.model_copy(update={"content": value.content})
+        result = ToolResult(value.content, value.structuredContent, value.meta, value.isError)
+        return result.model_copy(update={"content": value.content})
 
     # Content becomes structured content only if the author gave an output schema.
     content = _blocks(value)
-    has_content = isinstance(value, _CONTENT) or (
-        isinstance(value, (list, tuple)) and any(isinstance(item, _CONTENT) for item in value)
-    )
+    items = value if isinstance(value, (list, tuple)) else [value]
+    has_content = any(isinstance(item, _CONTENT) for item in items)
     if isinstance(value, bytes) or (schema is None and has_content):
         return ToolResult(content)
 
@@ -365,9 +364,9 @@ def _block(item: Any) -> Any:
 
 
 def _jsonable(value: Any, annotation: Any = Any) -> Any:
-    """Return a value as JSON values, serialized according to its annotation."""
-    if annotation in (None, ..., Any) or isinstance(annotation, str) or annotation.__class__ is type(Any):
-        return _ANYTHING.dump_python(value, mode="json")
+    # A value is serialized according to its annotation, if it is one that pydantic knows.
+    if annotation in (None, ...) or isinstance(annotation, str):
+        annotation = Any
     try:
         return _adapter(annotation).dump_python(value, mode="json")
     except (PydanticSchemaGenerationError, AttributeError):

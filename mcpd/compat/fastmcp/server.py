@@ -35,11 +35,10 @@ from mcpd.compat.fastmcp.base import (
     options_of,
     version_text,
 )
-from mcpd.compat.fastmcp.components import Prompt, PromptResult, Tool
+from mcpd.compat.fastmcp.components import Prompt, PromptResult, Resource, ResourceResult, ResourceTemplate, Tool
 from mcpd.compat.fastmcp.context import Context, session_visibility
 from mcpd.compat.fastmcp.functions import ToolResult
 from mcpd.compat.fastmcp.middleware import MiddlewareContext, Next, run_through
-from mcpd.compat.fastmcp.resources import Resource, ResourceResult, ResourceTemplate
 from mcpd.compat.install import refuse, warn_of_unused
 from mcpd.compat.lowlevel.server import LifespanResultT, Server, failed_result
 from mcpd.compat.lowlevel.wire import schema_problem

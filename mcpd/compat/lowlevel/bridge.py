@@ -15,8 +15,14 @@ from msgspec.json import decode
 from pydantic import BaseModel, ValidationError
 
 from mcpd.compat.errors import McpError, WireError
-from mcpd.compat.lowlevel.context import RequestContext, current_exchange, lifespan, request_ctx, request_of
-from mcpd.compat.lowlevel.session import ServerSession
+from mcpd.compat.lowlevel.session import (
+    RequestContext,
+    ServerSession,
+    current_exchange,
+    lifespan,
+    request_ctx,
+    request_of,
+)
 from mcpd.compat.lowlevel.wire import REQUESTS, as_json, result_of, struct_of
 from mcpd.compat.types import features
 from mcpd.compat.types.base import (

@@ -16,7 +16,7 @@ from anyio import CancelScope
 from mcpd import __version__
 from mcpd.compat.errors import UrlElicitationRequiredError
 from mcpd.compat.install import current_program, is_taken_over, refuse
-from mcpd.compat.lowlevel.context import Handler, RequestContext, add_handler, add_handlers, lifespan, request_ctx
+from mcpd.compat.lowlevel.session import Handler, RequestContext, add_handler, add_handlers, lifespan, request_ctx
 from mcpd.compat.lowlevel.wire import schema_problem
 from mcpd.compat.types import features
 from mcpd.compat.types.base import (

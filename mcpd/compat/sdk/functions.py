@@ -21,7 +21,7 @@ from pydantic.json_schema import GenerateJsonSchema
 
 from mcpd.compat.contents import as_block
 from mcpd.compat.errors import InvalidSignature
-from mcpd.compat.lowlevel.context import SharedContext, current_exchange
+from mcpd.compat.lowlevel.session import SharedContext, current_exchange
 from mcpd.compat.types.base import ContentBlock, TextContent
 from mcpd.compat.types.features import CallToolResult
 from mcpd.protocol.printable import printable

@@ -29,8 +29,8 @@ from mcpd.compat.errors import (
     UnexpectedToolError,
 )
 from mcpd.compat.install import refuse, warn_of_unused
-from mcpd.compat.lowlevel.context import SharedContext, current_exchange, current_inputs, is_input_required, running
 from mcpd.compat.lowlevel.server import LifespanResultT, ReadResourceContents, Server, failed_result, resource_contents
+from mcpd.compat.lowlevel.session import SharedContext, current_exchange, current_inputs, is_input_required, running
 from mcpd.compat.sdk import components, components as resources_v1
 from mcpd.compat.sdk.functions import FuncMetadata, OutputPlan, call, context_parameter, includes, type_hints
 from mcpd.compat.sdk.server import Context as Context1, FastMCP, _check_called

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 import pydantic_core
 
 from mcpd.compat.errors import ResourceError
-from mcpd.compat.lowlevel.context import (
+from mcpd.compat.lowlevel.server import Decorator, LifespanResultT, ReadResourceContents, Server
+from mcpd.compat.lowlevel.session import (
     LifespanContextT,
     RequestContext,
     RequestT,
@@ -20,7 +21,6 @@ from mcpd.compat.lowlevel.context import (
     lifespan,
     request_ctx,
 )
-from mcpd.compat.lowlevel.server import Decorator, LifespanResultT, ReadResourceContents, Server
 from mcpd.compat.sdk.components import (
     FunctionResource,
     Prompt,
@@ -314,18 +314,12 @@ class FastMCP(HighLevelServer, Generic[LifespanResultT]):
     # -- prompts -----------------------------------------------------------------------------
 
     @collects
-    def prompt(
-        self,
-        name: str | None = None,
-        title: str | None = None,
-        description: str | None = None,
-        icons: list[Icon] | None = None,
-    ) -> Callable[[F], F]:
-        """Register a function as a prompt: `@mcp.prompt()`."""
+    def prompt(self, name: str | None = None, *positional: Any, **options: Any) -> Callable[[F], F]:
+        """Register a function as a prompt: `@mcp.prompt()`. Options are title, description and icons."""
         _check_called(name, "prompt", "@prompt()")
 
         def register(function: F) -> F:
-            self.add_prompt(self._prompt_type.from_function(function, name, title, description, icons))
+            self.add_prompt(self._prompt_type.from_function(function, name, *positional, **options))
             return function
 
         return register
