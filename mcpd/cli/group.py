@@ -73,38 +73,27 @@ _FOREIGN = {
 _OTHER_NAMES = {
     "run": "to serve a file on stdio: mcpd serve --stdio {file}",
     "start": "to serve a file: mcpd serve --http :8080 {file}",
-    "server": "to serve a file: mcpd serve --http :8080 {file}",
     "dev": "to try a file in a page: mcpd preview {file}",
     "inspect": "to list everything with all schemas: mcpd list --verbose {file}",
-    "ui": "to try a file in a page: mcpd preview {file}",
-    "inspector": "to try a file in the Inspector: mcpd serve --http :8080 {file} prints the line that starts it",
     "ls": "to list everything that a server offers: mcpd list {file}",
     "tools": "to list the tools of a server: mcpd list {file} tools",
     "resources": "to list the resources of a server: mcpd list {file} resources",
     "prompts": "to list the prompts of a server: mcpd list {file} prompts",
     "validate": "to find the problems of a file: mcpd check {file}",
-    "lint": "to find the problems of a file: mcpd check {file}",
     "test": "to find the problems of a file: mcpd check {file}",
     "add": "to add a file to a host: mcpd install HOST {file}",
     "remove": "to remove a server from a host: mcpd uninstall HOST",
     "new": "to write a folder to start from: mcpd init DIR",
-    "create": "to write a folder to start from: mcpd init DIR",
-    "invoke": "to call a tool: mcpd call {file} TOOL name=value",
     "exec": "to call a tool: mcpd call {file} TOOL name=value",
-    "get": "to read a resource: mcpd read {file} URI; for a prompt: mcpd prompt {file} NAME",
     "connect": "every command connects on its own: mcpd list {file}, or mcpd list URL",
-    "client": "every command is a client: mcpd list {file}, mcpd call {file} TOOL name=value",
+    "get": "to read a resource: mcpd read {file} URI; for a prompt: mcpd prompt {file} NAME",
     "debug": "to find out why a server does not work: mcpd doctor {file}",
-    "diagnose": "to find out why a server does not work: mcpd doctor {file}",
     "record": "to record the messages between host and server: mcpd trace -- COMMAND",
     "ps": "to list your running servers: mcpd status",
     "kill": "to stop a running server: mcpd stop",
-    "restart": "stop the server with mcpd stop, then start it again: mcpd serve {file}",
     "subscribe": "to print changes: mcpd watch {file} URI",
     "logs": "to print the log of a server: mcpd watch {file}",
-    "proxy": "mcpd serves files only; for other servers use mcpd.Client in Python",
     "pack": "to make one file that hosts install: mcpd bundle {file}",
-    "package": "to make one file that hosts install: mcpd bundle {file}",
     "publish": "to describe a server for the registry: mcpd publish-info {file}",
     "version": "write mcpd --version",
     "help": "write mcpd --help",
@@ -213,10 +202,7 @@ def _explain(error: click.UsageError, command: str) -> str:
     elif isinstance(error, click.BadOptionUsage) and error.option_name in ("--ws", "--http"):
         see = f"for example {error.option_name} :8080"
     text = " ".join(text.split())
-    if ";" in text:
-        return text
-
-    return f"{text}; {see}"
+    return text if ";" in text else f"{text}; {see}"
 
 
 def _no_command_in(ctx: click.Context, text: str) -> tuple[str, str] | None:

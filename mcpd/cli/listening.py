@@ -7,6 +7,7 @@ import shlex
 import socket
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from msgspec import convert, structs
 from msgspec.json import encode, format
@@ -188,18 +189,19 @@ def _reachable(url: str, options: Options) -> str:
     host = _given_host(url, options)
     if host in ("", *_WILDCARDS) or "://" not in url or url.startswith("unix:"):
         return url
-    scheme, _, rest = url.partition("://")
-    port = rest.partition("/")[0].rpartition(":")[2]
-    return f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}/{rest.partition('/')[2]}"
+    return _with_host(url, f"[{host}]" if ":" in host else host)
 
 
 def _for_others(url: str, options: Options) -> str | None:
     """The URL for other machines if the listener listens on all addresses of this machine; otherwise None."""
     if _given_host(url, options) not in _WILDCARDS:
         return None
-    scheme, _, rest = url.partition("://")
-    port = rest.partition("/")[0].rpartition(":")[2]
-    return f"{scheme}://{_own_address(_given_host(url, options))}:{port}/{rest.partition('/')[2]}"
+    return _with_host(url, _own_address(_given_host(url, options)))
+
+
+def _with_host(url: str, host: str) -> str:
+    parts = urlsplit(url)
+    return parts._replace(netloc=f"{host}:{parts.port}").geturl()
 
 
 def _own_address(wildcard: str) -> str:

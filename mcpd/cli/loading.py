@@ -10,6 +10,8 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeVar
 
+from msgspec import Struct
+
 from mcpd.errors import ConfigurationError
 from mcpd.server import Server
 
@@ -78,19 +80,11 @@ class ImportWatch:
         return finder.find_spec(fullname, path, target)
 
 
-class Loading:
+class Loading(Struct, frozen=True):
     """How one target is loaded."""
 
-    __slots__ = ("arguments", "loaded_by", "watch")
-
-    def __init__(self, watch: ImportWatch, loaded_by: LoadedBy | None, arguments: Sequence[str]) -> None:
-        self.watch = watch
-        self.loaded_by = loaded_by
-        self.arguments = arguments
-
-    def set_argv(self, place: str) -> None:
-        """Put the target's own arguments into `sys.argv`."""
-        sys.argv = [place, *self.arguments]
+    watch: ImportWatch
+    loaded_by: LoadedBy | None
 
     def run(self, step: Callable[[], T]) -> T | None:
         """Run code of the target; None if it exits after it has served, for example with `sys.exit(0)`."""

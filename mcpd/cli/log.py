@@ -27,6 +27,8 @@ from functools import partial
 from select import POLLOUT, poll
 from typing import Any
 
+from msgspec import Struct
+
 from mcpd.protocol.wire import trace_context
 
 MOST_ALIKE = 10
@@ -190,15 +192,15 @@ def _escaped(line: str) -> str:
 # ------------------------------------------------------------------------------ repeated records
 
 
-class _Kind:
+class _Kind(Struct):
     """Similar records: they have the same logger and template, and the same exception from the same place."""
 
-    __slots__ = ("level", "name", "since", "suppressed", "template", "written")
-
-    def __init__(self, record: logging.LogRecord, since: float) -> None:
-        self.name, self.level, self.template = record.name, record.levelno, _template(record)
-        self.since = since
-        self.written = self.suppressed = 0
+    name: str
+    level: int
+    template: str
+    since: float
+    written: int = 0
+    suppressed: int = 0
 
 
 class _Repeats:
@@ -222,13 +224,15 @@ class _Repeats:
         now = time.monotonic()
         if now >= self._next_sweep:
             self._sweep(now)
-        key = (record.name, _template(record), _exception_place(record))
+        # asyncio uses no templates, so the beginning of its first line is compared.
+        template = str(record.msg).partition("\n")[0][:_TEMPLATE_CHARACTERS]
+        key = (record.name, template, _exception_place(record))
 
         kind = self._kinds.get(key)
         if kind is None:
             if len(self._kinds) >= _MOST_KINDS:
                 self._report(self._kinds.popitem(last=False)[1])
-            self._kinds[key] = kind = _Kind(record, now)
+            self._kinds[key] = kind = _Kind(record.name, record.levelno, template, now)
 
         if kind.written < MOST_ALIKE:
             kind.written += 1
@@ -257,11 +261,6 @@ class _Repeats:
 
     def _log(self, kind: _Kind, text: str) -> None:
         self._write(logging.LogRecord(kind.name, kind.level, "", 0, "… %s", (text,), None))
-
-
-def _template(record: logging.LogRecord) -> str:
-    """The text that similar records share. asyncio uses no templates, so its first line is used."""
-    return str(record.msg).partition("\n")[0][:_TEMPLATE_CHARACTERS]
 
 
 def _exception_place(record: logging.LogRecord) -> object:
@@ -367,21 +366,24 @@ class DescriptorWriter:
         self._fd = fd
         self._most = most
         self.as_lines = as_lines
+        self._reset()
+        self._open()
+        # The parent writes the queue.
+        os.register_at_fork(after_in_child=self._reset)
+
+    def _reset(self) -> None:
         # Reentrant: a signal handler may log while a line is written.
         self._lock = threading.RLock()
         self._changed = threading.Condition(self._lock)
         self._waiting: deque[bytes] = deque()
-        self._size = 0
-        self._dropped = 0
+        self._size = self._dropped = 0
         self._is_writing = False
-        self._open()
-        if hasattr(os, "register_at_fork"):
-            os.register_at_fork(after_in_child=self._forget)
 
     def put(self, data: bytes, *, waits: bool = False) -> None:
         """Write whole lines, or queue them. With `waits`, wait for room in the queue; otherwise drop them."""
         with self._lock:
-            if self._is_other_file():
+            # Programs redirect their output by replacing the file of a descriptor.
+            if _identity(self._fd) != self._identity:
                 self._open()
             if self._write is not None and not self._waiting:
                 data = self._push(data)
@@ -405,10 +407,6 @@ class DescriptorWriter:
     def _open(self) -> None:
         self._identity = _identity(self._fd)
         self._own, self._write = _writer(self._fd)
-
-    def _is_other_file(self) -> bool:
-        """Whether the descriptor refers to another file now; programs redirect their output this way."""
-        return _identity(self._fd) != self._identity
 
     def _push(self, data: bytes) -> bytes:
         """Write as much as possible, and return the rest. If the reader is gone, the data is discarded."""
@@ -475,14 +473,6 @@ class DescriptorWriter:
             return data
         except OSError:
             return b""
-
-    def _forget(self) -> None:
-        """Reset the state in a forked child: the parent writes the queue."""
-        self._lock = threading.RLock()
-        self._changed = threading.Condition(self._lock)
-        self._waiting.clear()
-        self._size = self._dropped = 0
-        self._is_writing = False
 
 
 def _writer(fd: int) -> tuple[int, Callable[[bytes], int] | None]:

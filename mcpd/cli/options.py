@@ -275,22 +275,19 @@ def complete_names(listing: Listing) -> _Completer:
     Only files and the demo server are asked: pressing Tab must not start other programs or use the network.
     """
 
-    def complete(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
-        typed = list(ctx.params.get("words") or ())
-        if len(typed) > 1:
-            return []
-        found = [CompletionItem(name) for name in _names(listing, typed) if name.startswith(incomplete)]
-        return found if typed else [*found, CompletionItem(incomplete, type="file")]
-
-    return complete
+    return _complete_with(lambda typed: _names(listing, typed) if len(typed) < 2 else [])
 
 
 def complete_kinds(kinds: tuple[str, ...]) -> _Completer:
     """Completes with one of these words, and the first word with files too."""
+    return _complete_with(lambda typed: kinds)
 
+
+def _complete_with(names: Callable[[list[str]], Iterable[str]]) -> _Completer:
     def complete(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
-        found = [CompletionItem(kind) for kind in kinds if kind.startswith(incomplete)]
-        return found if ctx.params.get("words") else [*found, CompletionItem(incomplete, type="file")]
+        typed = list(ctx.params.get("words") or ())
+        found = [CompletionItem(name) for name in names(typed) if name.startswith(incomplete)]
+        return found if typed else [*found, CompletionItem(incomplete, type="file")]
 
     return complete
 
@@ -309,8 +306,7 @@ def _names(listing: Listing, typed: list[str]) -> list[str]:
 
 async def _list_names(listing: Listing, target: str | None) -> list[str]:
     async with open_client(ServerOptions(target=target, timeout=_COMPLETION_SECONDS)) as client:
-        if listing == "tools":
-            return [tool.name for tool in await client.list_tools()]
-        if listing == "prompts":
-            return [prompt.name for prompt in await client.list_prompts()]
-        return [resource.uri for resource in await client.list_resources()]
+        if listing == "resources":
+            return [resource.uri for resource in await client.list_resources()]
+        entries = await (client.list_tools() if listing == "tools" else client.list_prompts())
+        return [entry.name for entry in entries]

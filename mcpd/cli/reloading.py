@@ -11,6 +11,7 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from importlib import invalidate_caches
 from importlib.util import cache_from_source
 from types import ModuleType
@@ -77,7 +78,9 @@ class ReloadedTarget:
     def _load_again(self, now: dict[str, tuple[int, int] | None]) -> None:
         before = self._own()
         for path in (path for path, stamp in now.items() if stamp != self._stamps[path]):
-            _forget_bytecode(path)
+            # Python compares seconds and sizes, and would miss the second of two quick edits.
+            with suppress(OSError):
+                os.unlink(cache_from_source(path))
         for name in before:
             del sys.modules[name]
         invalidate_caches()
@@ -168,11 +171,3 @@ def _stamp(path: str) -> tuple[int, int] | None:
     except OSError:
         return None
     return found.st_size, found.st_mtime_ns
-
-
-def _forget_bytecode(path: str) -> None:
-    """Delete compiled code: Python compares seconds and sizes, and would miss the second of two quick edits."""
-    try:
-        os.unlink(cache_from_source(path))
-    except OSError:
-        pass

@@ -111,10 +111,9 @@ def load(
 
         return make_server()
     with ImportWatch(loaded_by) as watch:
-        loading = Loading(watch, loaded_by, arguments)
         # Programs read their arguments in `main()` or while they are imported.
-        loading.set_argv(split(target)[0])
-        server = _find(target, loading)
+        sys.argv = [split(target)[0], *arguments]
+        server = _find(target, Loading(watch, loaded_by))
     if server is not None and watched is not None:
         watched.append(lambda options, began: _watched_target(target, server, options, began))
         if is_growing:
@@ -161,7 +160,7 @@ def _watched_target(target: str, server: Server, options: Options, began: int) -
     from mcpd.cli.reloading import ReloadedTarget
 
     def load() -> Server | None:
-        return _find(target, Loading(ImportWatch(None), None, ()))
+        return _find(target, Loading(ImportWatch(None), None))
 
     return ReloadedTarget(split(target)[0], server, load, options, began)
 

@@ -20,7 +20,7 @@ from mcpd.protocol.principal import Origin
 from mcpd.protocol.types.base import META
 from mcpd.protocol.wire.headers import encode_value
 from mcpd.server import Server
-from mcpd.testing.joining import Caller, access_of
+from mcpd.transports.guards import Access
 
 _ACCEPT = b"application/json, text/event-stream"
 
@@ -31,10 +31,10 @@ class AsgiChannel:
     is_congested = False
     is_multiplexed = True
 
-    def __init__(self, server: Server, caller: Caller) -> None:
+    def __init__(self, server: Server, access: Access, headers: Iterable[tuple[str, str]]) -> None:
         self._server = server
-        self._app = server.http_app(access_of(server, caller))
-        self._fields = [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in caller.headers]
+        self._app = server.http_app(access)
+        self._fields = [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in headers]
         self._era: _ModernHeaders | _LegacyHeaders = _ModernHeaders(server)
         """Replaced by the response to `initialize`, which a client of 2026-07-28 does not send."""
         self._receiver: Receiver | None = None
@@ -123,7 +123,10 @@ class AsgiChannel:
             await exchange.over.wait()
         elif method == "initialize":
             await exchange.over.wait()
-            self._use_session_of(exchange)
+            # All further messages belong to the session of this response.
+            result = _as_object(exchange.last_message).get("result")
+            if isinstance(result, dict):
+                self._era = _LegacyHeaders(exchange.headers.get(b"mcp-session-id"), result.get("protocolVersion"))
         else:
             self._posts[type(id), id] = exchange
             self._do(self._wait_for_answer(exchange, id))
@@ -132,19 +135,21 @@ class AsgiChannel:
         if method == "notifications/initialized" and self._era.session:
             listening = self._begin("GET", b"", [(b"accept", b"text/event-stream"), *self._era.session])
             await listening.begun.wait()
-        if exchange.over.is_set() and exchange.status >= 400 and not exchange.has_answered:
+        if exchange.over.is_set():
             self._report_refusal(id, exchange)
 
     async def _wait_for_answer(self, exchange: _Exchange, id: Id) -> None:
         """Wait for the response; if the server closes the stream before it, resume the stream."""
         await exchange.over.wait()
-        while _is_unfinished(exchange, id) and not exchange.is_closed and not self._is_closed:
+        while not exchange.is_closed and not self._is_closed and exchange.last_event_id:
+            message = _as_object(exchange.last_message)
+            if "method" not in message and message.get("id") == id:
+                break
             last = [(b"last-event-id", exchange.last_event_id), (b"accept", b"text/event-stream"), *self._era.session]
             exchange = self._posts[type(id), id] = self._begin("GET", b"", last)
             await exchange.over.wait()
         self._posts.pop((type(id), id), None)
-        if exchange.status >= 400 and not exchange.has_answered:
-            self._report_refusal(id, exchange)
+        self._report_refusal(id, exchange)
 
     def _begin(self, http_method: str, body: bytes, headers: list[tuple[bytes, bytes]]) -> _Exchange:
         assert self._receiver is not None
@@ -176,24 +181,12 @@ class AsgiChannel:
         self._running.add(task)
         task.add_done_callback(self._running.discard)
 
-    def _use_session_of(self, exchange: _Exchange) -> None:
-        """Use the session and version of the response to `initialize` for all further messages."""
-        result = _as_object(exchange.last_message).get("result")
-        if isinstance(result, dict):
-            self._era = _LegacyHeaders(exchange.headers.get(b"mcp-session-id"), result.get("protocolVersion"))
-
     def _report_refusal(self, id: Any, exchange: _Exchange) -> None:
         """Answer a request whose HTTP response is not JSON-RPC with an error that has its status and first line."""
-        if id is not None and self._receiver is not None:
-            said = exchange.body.decode(errors="replace").strip().partition("\n")[0]
-            error = {"code": -32000, "message": f"HTTP {exchange.status}: {said}"}
+        if exchange.status >= 400 and not exchange.last_message and id is not None and self._receiver is not None:
+            text = exchange.body.decode(errors="replace").strip().partition("\n")[0]
+            error = {"code": -32000, "message": f"HTTP {exchange.status}: {text}"}
             self._receiver.receive(encode({"jsonrpc": "2.0", "id": id, "error": error}))
-
-
-def _is_unfinished(exchange: _Exchange, id: Id) -> bool:
-    """Whether a resumable event stream has ended without the response to this request."""
-    message = _as_object(exchange.last_message)
-    return bool(exchange.last_event_id) and ("method" in message or message.get("id") != id)
 
 
 def _as_object(frame: bytes) -> dict[str, Any]:
@@ -265,12 +258,11 @@ class _LegacyHeaders:
     """Up to 2025-11-25: headers repeat the session and version of the response to `initialize`."""
 
     def __init__(self, session_id: bytes | None, version: Any) -> None:
-        headers = []
+        self.session: list[tuple[bytes, bytes]] = []
         if session_id is not None:
-            headers.append((b"mcp-session-id", session_id))
+            self.session.append((b"mcp-session-id", session_id))
         if isinstance(version, str):
-            headers.append((b"mcp-protocol-version", version.encode()))
-        self.session: _Headers = headers
+            self.session.append((b"mcp-protocol-version", version.encode()))
 
     def headers(self, message: dict[str, Any]) -> _Headers:
         """The headers of a message."""
@@ -319,11 +311,6 @@ class _Exchange:
     def is_closed(self) -> bool:
         """Whether the client has closed the connection."""
         return self._left.is_set()
-
-    @property
-    def has_answered(self) -> bool:
-        """Whether a JSON-RPC message was received."""
-        return bool(self.last_message)
 
     def close(self) -> None:
         """Close the connection."""

@@ -16,7 +16,7 @@ from msgspec.json import decode
 
 from mcpd.client import Callbacks, Client, ClientLimits
 from mcpd.client.blocking import BlockingClient
-from mcpd.client.channels import ChannelWatcher, StartableChannel, watched
+from mcpd.client.channels import ChannelWatcher, watched
 from mcpd.errors import ConfigurationError
 from mcpd.protocol.principal import Principal, Transport
 from mcpd.protocol.types.base import Implementation
@@ -87,7 +87,10 @@ class TestClient(Client):
         if transport not in TRANSPORTS:
             raise ConfigurationError(f"transport={transport!r}: the transports are {', '.join(TRANSPORTS)}")
         if not isinstance(server, Server):
-            self._check_command(server)
+            if isinstance(server, str) or not all(isinstance(part, str) for part in server):
+                raise ConfigurationError(f"cannot test {server!r}: give a Server, or a command as a list of strings")
+            if transport != "stdio" or user is not None or headers:
+                raise ConfigurationError("a command requires transport='stdio', and excludes user= and headers=")
         super().__init__(
             () if isinstance(server, Server) else server,
             Callbacks() if callbacks is None else callbacks,
@@ -97,12 +100,6 @@ class TestClient(Client):
             timeout=timeout,
             limits=ClientLimits() if limits is None else limits,
         )
-
-    def _check_command(self, command: Sequence[str]) -> None:
-        if isinstance(command, str) or not all(isinstance(part, str) for part in command):
-            raise ConfigurationError(f"cannot test {command!r}: give a Server, or a command as a list of strings")
-        if self._transport != "stdio" or self._caller.user is not None or self._caller.headers:
-            raise ConfigurationError("a command requires transport='stdio', and excludes user= and headers=")
 
     async def open(self) -> None:
         """Connect. Raises the errors of `Client.open`, and ConfigurationError if asyncio is not running."""
@@ -114,17 +111,9 @@ class TestClient(Client):
                 'anyio_backend that returns "asyncio"; or write a plain def, and `with` instead of `async with`'
             ) from None
         if self._open is None:
-            self._target = watched(await self._join(), _Recorder(self.messages))
+            channel = await join(self._server, self._transport, self._caller, self.limits)
+            self._target = watched(channel, _Recorder(self.messages))
         await super().open()
-
-    async def _join(self) -> StartableChannel:
-        if not isinstance(self._server, Server) or self._transport != "http":
-            return await join(self._server, self._transport, self._caller, self.limits)
-        from mcpd.testing.asgi import AsgiChannel  # loads all of HTTP
-
-        channel = AsgiChannel(self._server, self._caller)
-        await channel.open()
-        return channel
 
     async def value(self, tool: str, /, **arguments: Any) -> Any:
         """Call a tool and return its value, for arguments that have the names of options of `call`."""
@@ -139,9 +128,7 @@ class TestClient(Client):
         return self._by("server", method)
 
     def _by(self, sender: str, method: str | None) -> list[Any]:
-        return [
-            one.message for one in self.messages if one.sender == sender and (method is None or one.method == method)
-        ]
+        return [each.message for each in self.messages if each.sender == sender and method in (None, each.method)]
 
 
 class _Recorder(ChannelWatcher):
@@ -256,6 +243,10 @@ class ClientMaker:
     ) -> UnopenedClient:
         """Make a client of `server`, with the arguments of `TestClient`. A command uses stdio by default."""
 
+        # `mcpd_transport` names the transport in a test over several transports; otherwise it is memory.
+        is_command = not isinstance(server, Server)
+        default: Transport = "stdio" if is_command and self.transport == "memory" else self.transport
+
         def make() -> TestClient:
             return TestClient(
                 server,
@@ -265,19 +256,12 @@ class ClientMaker:
                 info=info,
                 extensions=extensions,
                 version=self.version if version is None else version,
-                transport=_transport_for(server, transport, self.transport),
+                transport=transport or default,
                 timeout=timeout,
                 limits=limits,
             )
 
         return UnopenedClient(make)
-
-
-def _transport_for(server: Server | Sequence[str], given: Transport | None, default: Transport) -> Transport:
-    if given is not None:
-        return given
-    # `mcpd_transport` names the transport in a test over several transports; otherwise it is memory.
-    return "stdio" if not isinstance(server, Server) and default == "memory" else default
 
 
 @overload

@@ -57,14 +57,23 @@ def access_of(server: Server, caller: Caller) -> Access:
 async def join(
     server: Server | Sequence[str], transport: Transport, caller: Caller, limits: ClientLimits
 ) -> StartableChannel:
-    """Open a channel to a server, for all transports but "http". Raises ConfigurationError, TransportError."""
+    """Open a channel to a server. Raises ConfigurationError, TransportError."""
     if not isinstance(server, Server):
         return await connect(server, limits)
     if transport == "memory":
-        return _join_in_memory(server, caller)
+        loop = asyncio.get_running_loop()
+        client_end, server_end = MemoryChannel(loop), _ServerEnd(loop, caller.origin("memory"))
+        client_end.other, server_end.other = server_end, client_end
+        return server.connect_memory((client_end, server_end))
     if transport == "stdio":
         return _PipesChannel(server, caller)
-    return await _join_by_websocket(server, caller, limits)
+    if transport == "websocket":
+        return await _join_by_websocket(server, caller, limits)
+    from mcpd.testing.asgi import AsgiChannel  # loads all of HTTP
+
+    channel = AsgiChannel(server, access_of(server, caller), caller.headers)
+    await channel.open()
+    return channel
 
 
 async def _end(server: Server, connection: ServerConnection) -> None:
@@ -77,13 +86,6 @@ async def _end(server: Server, connection: ServerConnection) -> None:
 
 
 # ------------------------------------------------------------------------------------- in memory
-
-
-def _join_in_memory(server: Server, caller: Caller) -> MemoryChannel:
-    loop = asyncio.get_running_loop()
-    client_end, server_end = MemoryChannel(loop), _ServerEnd(loop, caller.origin("memory"))
-    client_end.other, server_end.other = server_end, client_end
-    return server.connect_memory((client_end, server_end))
 
 
 class _ServerEnd(MemoryChannel):

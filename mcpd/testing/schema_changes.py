@@ -79,7 +79,8 @@ class _Comparison:
         come = [each for each in news if not any(each is one for _, one in pairs)]
         yield from self._exchanged(gone, come, place)
         for one, other in pairs:
-            yield from self._same_kind(one, other, place)
+            for compare in (self._values, self._limits, self._members, self._additional, self._items):
+                yield from compare(one, other, place)
         self._open -= here
 
     def _step(self) -> None:
@@ -137,13 +138,6 @@ class _Comparison:
             yield self._found(f"{subject} may no longer be {_kind(schema)}", _NARROWER)
         for schema in come:
             yield self._found(f"{subject} may be {_kind(schema)} too", _WIDER)
-
-    def _same_kind(self, old: dict[str, Any], new: dict[str, Any], place: str) -> Iterator[Found]:
-        yield from self._values(old, new, place)
-        yield from self._limits(old, new, place)
-        yield from self._members(old, new, place)
-        yield from self._additional(old, new, place)
-        yield from self._items(old, new, place)
 
     def _values(self, old: dict[str, Any], new: dict[str, Any], place: str) -> Iterator[Found]:
         """`enum` and `const`."""

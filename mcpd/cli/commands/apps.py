@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from msgspec import DecodeError
+from msgspec.json import decode
 
 from mcpd.cli.options import client_command, json_option, server_options
 from mcpd.cli.talk.connecting import ServerOptions, describe_error, resolve_target, run, without_secrets
@@ -90,11 +92,7 @@ def preview_command(
         if name not in _PERMISSIONS:
             raise WrongUse(f"--allow {printable(name, 40)}: the permissions are {', '.join(_PERMISSIONS)}")
     permissions = tuple(_PERMISSIONS[name] for name in names)
-
-    def work(terminal: Terminal) -> Any:
-        return _preview(terminal, server, port, profile, permissions, opens=not no_open)
-
-    return run(work, server)
+    return run(lambda terminal: _preview(terminal, server, port, profile, permissions, opens=not no_open), server)
 
 
 async def _preview(
@@ -217,10 +215,14 @@ def _test_command(
 apps_command.add_command(_test_command)
 
 
-def _calls(words: Sequence[str]) -> dict[str, dict[str, Any]]:
-    from msgspec import DecodeError
-    from msgspec.json import decode
+def _write(path: str, text: str) -> None:
+    try:
+        Path(path).write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise ConfigurationError(f"--junit {path}: {error.strerror}; name a file that can be written") from None
 
+
+def _calls(words: Sequence[str]) -> dict[str, dict[str, Any]]:
     found: dict[str, dict[str, Any]] = {}
     for word in words:
         name, sign, text = word.partition("=")
@@ -238,8 +240,13 @@ async def _test(
     terminal: Terminal, server: ServerOptions, options: TryOptions, as_json: bool, junit: str | None, verbose: bool
 ) -> int:
     from mcpd.apps.host.host import HostOptions
+    from mcpd.apps.host.host import HostOptions
+    from mcpd.apps.verdict.report import junit_xml
     from mcpd.apps.verdict.run import try_apps
 
+    name = without_secrets(server.target) if server.target else "the demo server"
+    if server.command:
+        name = shlex.join(mask_command(server.command))
     # The report contains what the host logs about a View.
     logging.getLogger("mcpd.host").setLevel(logging.CRITICAL)
 
@@ -252,11 +259,11 @@ async def _test(
             resolve_target(server),
             options,
             host_options=HostOptions(version=server.version, timeout=server.timeout),
-            name=_name(server),
+            name=name,
             on_report=tell,
         )
         if junit is not None:
-            _write(junit, found)
+            _write(junit, junit_xml(found))
     except WrongUse:
         raise
     except McpdError as error:
@@ -272,21 +279,6 @@ async def _test(
         _print_findings(terminal, found, verbose=verbose)
         terminal.out_safe(_summary(terminal, found))
     return 0 if found.passed else 1
-
-
-def _name(server: ServerOptions) -> str:
-    if server.command:
-        return shlex.join(mask_command(server.command))
-    return without_secrets(server.target) if server.target else "the demo server"
-
-
-def _write(path: str, found: AppsReport) -> None:
-    from mcpd.apps.verdict.report import junit_xml
-
-    try:
-        Path(path).write_text(junit_xml(found), encoding="utf-8")
-    except OSError as error:
-        raise ConfigurationError(f"--junit {path}: {error.strerror}; name a file that can be written") from None
 
 
 # ------------------------------------------------------------------------------------------- output

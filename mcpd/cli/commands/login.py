@@ -95,7 +95,7 @@ def login_command(
 ) -> int:
     server = ServerOptions(target=target, called="mcpd login")
     if is_list:
-        return run(lambda terminal: _show_logins(terminal, target, as_json=as_json), server)
+        return run(lambda terminal: _show_logins(terminal, server, as_json=as_json), server)
     if target is None:
         raise WrongUse("name the server: mcpd login URL; to show your logins: mcpd login --list")
     if client_secret_file is not None and client_id is None:
@@ -197,14 +197,16 @@ def _paste(terminal: Terminal) -> Callable[[], Awaitable[str]]:
 def logout_command(target: str | None, is_all: bool) -> int:
     if (target is None) != is_all:
         raise WrongUse("name the server: mcpd logout URL; or log out everywhere: mcpd logout --all")
-    return run(lambda terminal: _log_out(terminal, target), ServerOptions(target=target, called="mcpd logout"))
+    server = ServerOptions(target=target, called="mcpd logout")
+    return run(lambda terminal: _log_out(terminal, server), server)
 
 
-async def _log_out(terminal: Terminal, target: str | None) -> int:
+async def _log_out(terminal: Terminal, server: ServerOptions) -> int:
     settings = _oauth(interactive=False)
     from mcpd.client.auth.logins import forget_all, log_out
 
-    url = None if target is None else _url_target(ServerOptions(target=target, called="mcpd logout")).url
+    target = server.target
+    url = None if target is None else _url_target(server).url
     try:
         ended = await log_out(settings, url)
     except ConfigurationError as error:
@@ -234,15 +236,16 @@ async def _log_out(terminal: Terminal, target: str | None) -> int:
 )
 def whoami_command(target: str | None, as_json: bool) -> int:
     server = ServerOptions(target=target, called="mcpd whoami")
-    return run(lambda terminal: _show_logins(terminal, target, as_json=as_json), server)
+    return run(lambda terminal: _show_logins(terminal, server, as_json=as_json), server)
 
 
-async def _show_logins(terminal: Terminal, target: str | None, *, as_json: bool) -> int:
+async def _show_logins(terminal: Terminal, server: ServerOptions, *, as_json: bool) -> int:
     """Print the logins at a server, or all logins."""
     settings = _oauth(interactive=False)
     from mcpd.client.auth.logins import logins
 
-    found = logins(settings, None if target is None else _url_target(ServerOptions(target=target)).url)
+    target = server.target
+    found = logins(settings, None if target is None else _url_target(server).url)
     if as_json:
         terminal.print_json([_members(each) for each in found])
         return 0 if found else 1

@@ -57,7 +57,7 @@ class _Trace(click.Group):
     """A group in which all words after `--` are the server's command."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        if "--" in args and not self._names_command(args[: args.index("--")]):
+        if "--" in args and args[0] != "show":
             at = args.index("--")
             ctx.obj = tuple(args[at + 1 :])
             rest = click.Command.parse_args(self, ctx, args[:at])
@@ -73,9 +73,6 @@ class _Trace(click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         return _show_command if cmd_name == "show" else None
-
-    def _names_command(self, words: list[str]) -> bool:
-        return words[:1] == ["show"]
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

@@ -82,10 +82,7 @@ def watch_command(
     except ValueError as error:
         raise WrongUse(f"--call: {error}; write --call 'TOOL name=value'") from None
 
-    def work(terminal: Terminal) -> Any:
-        return _Watcher(terminal, log_level, as_json=as_json).run(server, uris, split_calls)
-
-    return run(work, server)
+    return run(lambda terminal: _Watcher(terminal, log_level, as_json).run(server, uris, split_calls), server)
 
 
 def _is_resource(word: str) -> bool:
@@ -97,7 +94,7 @@ def _is_resource(word: str) -> bool:
 class _Watcher:
     """Prints the notifications of one server."""
 
-    def __init__(self, terminal: Terminal, log_level: str, *, as_json: bool) -> None:
+    def __init__(self, terminal: Terminal, log_level: str, as_json: bool) -> None:
         self._terminal = terminal
         self._least = LOG_LEVELS.index(log_level)
         self._level: Any = log_level

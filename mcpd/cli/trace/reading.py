@@ -163,7 +163,9 @@ class TraceReader:
             if entry.role == "request":
                 self._open[entry.way, repr(head.id)] = entry
             elif head.method == "notifications/cancelled":
-                self._cancelled(entry.way, head)
+                with suppress(DecodeError, UnicodeDecodeError):
+                    given_up = decode(head.params or b"null", type=dict[str, Any]).get("requestId")
+                    self._open.pop((entry.way, repr(given_up)), None)
             return entry
 
         entry.role = "error" if head.error else "result"
@@ -173,13 +175,6 @@ class TraceReader:
         if asked is not None:
             entry.method, entry.seconds = asked.method, entry.at - asked.at
         return entry
-
-    def _cancelled(self, way: tuple[int | None, str, str], head: Head) -> None:
-        try:
-            given_up = decode(head.params or b"null", type=dict[str, Any]).get("requestId")
-        except (DecodeError, ValidationError, UnicodeDecodeError):
-            return
-        self._open.pop((way, repr(given_up)), None)
 
 
 def _messages(message: Raw) -> list[Head | None]:
@@ -242,7 +237,7 @@ def _is_another(path: Path, descriptor: int) -> bool:
 MAX_RECORDINGS = 20
 """How many recordings the default folder keeps. The oldest are removed, unless they are being written."""
 
-_NAME = re.compile(r"[\w.+-]{1,40}-\d{8}-\d{6}-\d{1,10}\.jsonl(\.1)?")
+_NAME = re.compile(r"[\w.+-]{1,40}-\d{8}-\d{6}-\d{1,10}\.jsonl")
 
 
 def default_folder() -> Path:
@@ -268,24 +263,22 @@ def new_default_path(command: str) -> Path:
 
 def newest_trace() -> Path | None:
     """Return the recording in the default folder that was written last; None in an empty folder."""
-    found = [path for path, _ in _traces(default_folder()) if path.suffix == ".jsonl"]
-    return found[0] if found else None
+    return next(iter(_traces(default_folder())), None)
 
 
-def _traces(folder: Path) -> list[tuple[Path, float]]:
-    """The recordings in a folder and when they were written, newest first."""
-    found = []
+def _traces(folder: Path) -> list[Path]:
+    """The recordings in a folder, the last one that was written first."""
+    found = {}
     with suppress(OSError):
         for path in folder.iterdir():
             if _NAME.fullmatch(path.name):
                 with suppress(OSError):
-                    found.append((path, path.stat().st_mtime))
-    return sorted(found, key=lambda each: each[1], reverse=True)
+                    found[path] = path.stat().st_mtime
+    return sorted(found, key=found.__getitem__, reverse=True)
 
 
 def _remove_old(folder: Path) -> None:
-    runs = [path for path, _ in _traces(folder) if path.suffix == ".jsonl"]
-    for path in runs[MAX_RECORDINGS - 1 :]:
+    for path in _traces(folder)[MAX_RECORDINGS - 1 :]:
         with suppress(OSError), path.open("rb") as file:
             if try_lock(file.fileno()):  # it is locked while it is being written
                 path.unlink()

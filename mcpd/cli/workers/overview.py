@@ -99,10 +99,8 @@ class Overview(Site):
         was_stuck = worker.name in self._stuck_names
         if _is_stuck(worker) and not was_stuck:
             self._stuck_names.add(worker.name)
-            log.error(
-                "Worker %d (pid %d) is stuck: its event loop has not responded for %.0f s"
-            , worker.number, worker.pid,
-                      worker.late)  # fmt: skip
+            text = "Worker %d (pid %d) is stuck: its event loop has not responded for %.0f s"
+            log.error(text, worker.number, worker.pid, worker.late)
         elif was_stuck and not worker.late:
             self._stuck_names.discard(worker.name)
             log.info("Worker %d (pid %d) works again", worker.number, worker.pid)
@@ -176,7 +174,9 @@ class Overview(Site):
         for status in each:
             clients.update(status.clients)
 
-        errors = sorted((*self._errors.kept(), *(error for status in each for error in status.errors)), key=_error_time)
+        errors = sorted(
+            (*self._errors.kept(), *(error for status in each for error in status.errors)), key=lambda error: error.at
+        )
         is_stuck = any(status.state == "stuck" for status in each) or any(map(_is_stuck, workers))
         state: Literal["starting", "ready", "stopping", "stuck"]
         state = "stopping" if self.is_stopping else "stuck" if is_stuck else "ready" if self.is_serving else "starting"
@@ -218,7 +218,3 @@ def _is_stuck(worker: Worker) -> bool:
 
 def _state(worker: Worker) -> str:
     return "stuck" if worker.state == "ready" and _is_stuck(worker) else worker.state
-
-
-def _error_time(error: object) -> float:
-    return float(getattr(error, "at", 0.0))

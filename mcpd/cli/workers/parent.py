@@ -10,7 +10,7 @@ import signal
 import socket
 import sys
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
 from mcpd.cli.workers.overview import Overview
@@ -21,7 +21,7 @@ from mcpd.protocol.printable import printable
 from mcpd.server.backplane.shared_memory import SharedMemory
 from mcpd.server.settings import Options
 from mcpd.transports.address import bind_beside, bind_shared, bind_unix, close, parse
-from mcpd.transports.systemd import has_manager, notify
+from mcpd.transports.systemd import notify
 
 _SPREADS = sys.platform == "linux"
 
@@ -165,7 +165,7 @@ class _Parent:
         self._workers: dict[int, list[Worker]] = {}
         """By number: the current worker last; before it, the one that it replaces."""
         self._restarts = {number: Restarts() for number in range(1, self._count + 1)}
-        self._tasks: set[asyncio.Task[object]] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
         self._stopped = asyncio.Event()
         self._reloading = asyncio.Lock()
         self._wants_reload = False
@@ -204,9 +204,10 @@ class _Parent:
     def _all(self) -> list[Worker]:
         return [worker for each in self._workers.values() for worker in each]
 
-    def _do(self, work: asyncio.Task[object]) -> None:
-        self._tasks.add(work)
-        work.add_done_callback(self._tasks.discard)
+    def _do(self, work: Coroutine[Any, Any, None]) -> None:
+        task = self._loop.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     # -- the start ---------------------------------------------------------------------------
 
@@ -218,7 +219,12 @@ class _Parent:
         first = await self._start(1)
         if not await self._is_ready(first):
             self._print_lines()
-            return None if self._stopped.is_set() else self._code_of(first)
+            if self._stopped.is_set():
+                return None
+            code = first.code or 0
+            if code < 0:
+                self._say(f"mcpd: the first worker was ended by signal {-code} before it was ready")
+            return code if code > 0 else 1
         self._has_begun = True
 
         others = [await self._start(number) for number in range(2, self._count + 1)]
@@ -229,14 +235,11 @@ class _Parent:
         self._print_lines()
         self._overview.is_serving = True
         pids = ", ".join(str(worker.pid) for worker in self._all())
-        self._say(
-            f"mcpd: {self._count} worker{'s' if self._count > 1 else ''} (pid {pids}); kill -HUP "
-            f"{os.getpid()} replaces them one after the other"
-        )  # fmt: skip
-        if has_manager():
-            notify("READY=1")
+        many = f"{self._count} worker{'s' if self._count > 1 else ''}"
+        self._say(f"mcpd: {many} (pid {pids}); kill -HUP {os.getpid()} replaces them one after the other")
+        notify("READY=1")
         if self._wants_reload:  # a reload was requested during the start
-            self._do(self._loop.create_task(self._reload()))
+            self._do(self._reload())
         return None
 
     async def _is_ready(self, worker: Worker) -> bool:
@@ -282,7 +285,7 @@ class _Parent:
             raise ConfigurationError(f"no worker can be started: {error}") from None
         if self._stopped.is_set():
             worker.signal(signal.SIGTERM)  # all were stopped while it was being started
-        self._do(self._loop.create_task(self._watch(worker)))
+        self._do(self._watch(worker))
         return worker
 
     # -- while they serve --------------------------------------------------------------------
@@ -329,7 +332,7 @@ class _Parent:
         async def answer() -> None:
             worker.answer(number, await self._overview.whole())
 
-        self._do(self._loop.create_task(answer()))
+        self._do(answer())
 
     # -- reloading ---------------------------------------------------------------------------
 
@@ -338,7 +341,7 @@ class _Parent:
             self._on_stop(signal.SIGHUP)  # the terminal is gone, which is what this signal meant
             return
         self._wants_reload = True
-        self._do(self._loop.create_task(self._reload()))
+        self._do(self._reload())
 
     async def _reload(self) -> None:
         """Replace all workers, one after the other. Requests that arrive meanwhile cause one further reload."""
@@ -346,8 +349,7 @@ class _Parent:
             if not self._wants_reload or self._stopped.is_set() or not self._overview.is_serving:
                 return
             self._wants_reload = False
-            if has_manager():
-                notify("RELOADING=1")
+            notify("RELOADING=1")
             log.info("Reloading: replacing %d workers, one after the other", self._count)
 
             done = 0
@@ -356,7 +358,7 @@ class _Parent:
                     break
                 done += 1
 
-            if has_manager() and not self._stopped.is_set():
+            if not self._stopped.is_set():
                 notify("READY=1")
             if done == self._count:
                 log.info("Reloaded: all %d workers are new", done)
@@ -392,8 +394,7 @@ class _Parent:
         """Stop all workers, and kill those that do not end in time."""
         self._stopped.set()
         self._overview.is_stopping = True
-        if has_manager():
-            notify("STOPPING=1")
+        notify("STOPPING=1")
         self._places.close()
 
         workers = self._all()
@@ -413,9 +414,3 @@ class _Parent:
                 log.error("Worker %d (pid %d) did not end in time and is killed", worker.number, worker.pid)
                 worker.signal(signal.SIGKILL)
         await ends
-
-    def _code_of(self, worker: Worker) -> int:
-        code = worker.code or 0
-        if code < 0:
-            self._say(f"mcpd: the first worker was ended by signal {-code} before it was ready")
-        return code if code > 0 else 1

@@ -59,18 +59,8 @@ class WorkerReport(Struct, frozen=True):
 
 
 encode_body = Encoder().encode
-_handover = Decoder(Handover)
-_report = Decoder(WorkerReport)
-
-
-def decode_handover(body: bytes) -> Handover:
-    """Raises MsgspecError."""
-    return _handover.decode(body)
-
-
-def decode_report(body: bytes) -> WorkerReport:
-    """Raises MsgspecError."""
-    return _report.decode(body)
+decode_handover = Decoder(Handover).decode
+decode_report = Decoder(WorkerReport).decode
 
 
 def read_frame(connected: socket.socket) -> Frame:

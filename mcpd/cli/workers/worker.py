@@ -267,7 +267,7 @@ class Parent:
             answer.set_result(decode_report(body))
 
     def _end_without_parent(self) -> None:
-        """End after the parent's death: SIGTERM lets calls finish, or ends the process if it does not serve yet."""
+        # The parent has died. SIGTERM lets calls finish, or ends the process if it does not serve yet.
         os.kill(os.getpid(), signal.SIGTERM)
         threading.Event().wait(self._options.grace + _LAST_SECONDS)
         os._exit(1)

@@ -86,10 +86,7 @@ def put(text: str, keys: Sequence[str], value: Any, *, in_list: bool = False) ->
             for name in reversed(behind):
                 value = {name: value}
             return _insert(text, found, key, value, unit)
-        if not behind:
-            made = _render(value, _line_indent(text, member.start), unit, text, is_flat=_is_flat(text, found))
-            return text[: member.value] + made + text[member.end :]
-        if text[member.value : member.end] == "null":
+        if not behind or text[member.value : member.end] == "null":
             for name in reversed(behind):
                 value = {name: value}
             made = _render(value, _line_indent(text, member.start), unit, text, is_flat=_is_flat(text, found))
