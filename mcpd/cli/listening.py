@@ -117,9 +117,9 @@ def addresses(url: str, options: Options) -> list[str]:
     found = [f"mcpd: listening on {_reachable(url, options)} (Ctrl-C stops it)"]
     if url.startswith("http://"):
         found.append(f"mcpd: listening for WebSocket on {_reachable(url, options).replace('http://', 'ws://', 1)}")
-    others = _for_others(url, options)
-    if others is not None:
-        found.append(f"mcpd: other machines connect to {others}")
+    host = _given_host(url, options)
+    if host in _WILDCARDS:
+        found.append(f"mcpd: other machines connect to {_with_host(url, _own_address(host))}")
     return found
 
 
@@ -190,13 +190,6 @@ def _reachable(url: str, options: Options) -> str:
     if host in ("", *_WILDCARDS) or "://" not in url or url.startswith("unix:"):
         return url
     return _with_host(url, f"[{host}]" if ":" in host else host)
-
-
-def _for_others(url: str, options: Options) -> str | None:
-    """The URL for other machines if the listener listens on all addresses of this machine; otherwise None."""
-    if _given_host(url, options) not in _WILDCARDS:
-        return None
-    return _with_host(url, _own_address(_given_host(url, options)))
 
 
 def _with_host(url: str, host: str) -> str:

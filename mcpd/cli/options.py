@@ -166,22 +166,14 @@ _COMPLETION_SECONDS = 4.0
 def connection_options() -> list[click.Parameter]:
     """`--env`, `-H`, `--token-file` and `--demo`."""
     return [
-        click.Option(
-            ["--env"],
-            multiple=True,
-            metavar="NAME=VALUE",
-            help="Set an environment variable of the program that is started. Can be repeated.",
+        repeated_option(
+            "--env", metavar="NAME=VALUE", help="Set an environment variable of the program that is started."
         ),
-        click.Option(
-            ["-H", "--header", "headers"],
-            multiple=True,
-            metavar="NAME:VALUE",
-            help="Send this header with each request to a URL. Can be repeated.",
+        repeated_option(
+            "-H", "--header", "headers", metavar="NAME:VALUE", help="Send this header with each request to a URL."
         ),
-        click.Option(
-            ["--token-file"],
-            metavar="FILE",
-            help="Send the bearer token in this file with each request to a URL.",
+        value_option(
+            "--token-file", metavar="FILE", help="Send the bearer token in this file with each request to a URL."
         ),
         demo_option(),
     ]
@@ -189,7 +181,7 @@ def connection_options() -> list[click.Parameter]:
 
 def demo_option() -> click.Option:
     """`--demo`, which `or_demo` reads."""
-    return click.Option(["--demo"], is_flag=True, help="Use the demo server of mcpd instead of a TARGET.")
+    return flag_option("--demo", help="Use the demo server of mcpd instead of a TARGET.")
 
 
 def or_demo(target: str | None, demo: bool, command: Sequence[str] = ()) -> str | None:
@@ -199,9 +191,24 @@ def or_demo(target: str | None, demo: bool, command: Sequence[str] = ()) -> str 
     return DEMO if demo else target
 
 
+def value_option(*names: str, help: str, metavar: str | None = None, **how: Any) -> click.Option:
+    """An option with a value; `how` are further arguments of click."""
+    return click.Option(list(names), help=help, metavar=metavar, **how)
+
+
+def repeated_option(*names: str, help: str, metavar: str) -> click.Option:
+    """An option that can be repeated."""
+    return click.Option(list(names), help=f"{help} Can be repeated.", metavar=metavar, multiple=True)
+
+
+def flag_option(*names: str, help: str) -> click.Option:
+    """An option without a value."""
+    return click.Option(list(names), help=help, is_flag=True)
+
+
 def json_option(help: str) -> click.Option:
     """`--json`; `help` says what it prints."""
-    return click.Option(["--json", "as_json"], is_flag=True, help=help)
+    return flag_option("--json", "as_json", help=help)
 
 
 class ClientCommand(click.Command):
@@ -225,15 +232,16 @@ def client_command(
 ) -> Callable[[Callable[..., int]], click.Command]:
     """A decorator that makes a command with these parameters and those that all client commands have."""
     shared = [
-        click.Option(
-            ["--timeout"],
+        value_option(
+            "--timeout",
             type=float,
             default=60.0,
             metavar="SECONDS",
             help="Give up after this many seconds without a message from the server; 0 waits forever. Default: 1 min.",
         ),
-        click.Option(
-            ["--protocol", "version"],
+        value_option(
+            "--protocol",
+            "version",
             type=click.Choice(SUPPORTED),
             metavar="VERSION",
             help=f"Use this protocol version, from {SUPPORTED[-1]} to {SUPPORTED[0]}. Default: the newest one that "

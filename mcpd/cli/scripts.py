@@ -21,6 +21,7 @@ from typing import Any, NoReturn
 
 from msgspec import Struct
 
+from mcpd.cli.install.files import explained
 from mcpd.cli.install.formats.toml import toml_key, toml_value
 from mcpd.errors import ConfigurationError
 from mcpd.protocol.printable import printable
@@ -335,10 +336,8 @@ def _replace_process(python: str, header: Header, entered: str) -> NoReturn:
     environment.setdefault("_MCPD_PYTHON", sys.executable)
     sys.stdout.flush()
     sys.stderr.flush()
-    try:
+    with explained(f"{python} cannot be run"):
         os.execve(python, [python, "-c", start, *sys.argv[1:]], environment)
-    except OSError as error:
-        raise ConfigurationError(f"{python}: cannot be run: {error.strerror}") from None
 
 
 def _folder_with_mcpd_only() -> str:

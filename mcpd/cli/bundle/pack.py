@@ -42,6 +42,7 @@ from mcpd.cli.bundle.project import (
     matches_pattern,
     read_project,
 )
+from mcpd.cli.install.files import explained
 from mcpd.cli.install.formats.toml import toml_value
 from mcpd.cli.install.launch import Offers
 from mcpd.cli.scripts import normalized, requirement_name
@@ -383,11 +384,8 @@ def _icon(path: str, root: str, offers: Offers) -> tuple[bytes, tuple[Icon, ...]
     data = b""
     beside = os.path.join(root, "icon.png")
     if path or os.path.isfile(beside):
-        try:
-            with open(path or beside, "rb") as file:
-                data = file.read(_MAX_ICON_BYTES + 1)
-        except OSError as error:
-            raise ConfigurationError(f"{path or beside}: {error.strerror}") from None
+        with explained(path or beside), open(path or beside, "rb") as file:
+            data = file.read(_MAX_ICON_BYTES + 1)
         if not data.startswith(_PNG) or len(data) > _MAX_ICON_BYTES or len(data) < 24:
             raise ConfigurationError(f"{path or beside}: an icon must be a PNG file of up to 5 MiB, best 512 by 512")
     for icon in () if data else offers.icons:

@@ -20,6 +20,7 @@ from pathlib import Path
 from msgspec import Struct, ValidationError, convert
 from msgspec.structs import replace
 
+from mcpd.cli.install.files import explained
 from mcpd.cli.scripts import read_header
 from mcpd.errors import ConfigurationError
 from mcpd.transports.files import replacing
@@ -185,12 +186,8 @@ def _file_reason(path: str, root: str) -> str:
             return "a link to a file elsewhere"
     if not os.path.isfile(path):
         return "no file"
-    try:
-        with open(path, "rb") as file:
-            head = file.read(_KEY_HEAD_BYTES)
-    except OSError as error:
-        raise ConfigurationError(f"{path} cannot be read: {error.strerror}") from None
-
+    with explained(f"{path} cannot be read"), open(path, "rb") as file:
+        head = file.read(_KEY_HEAD_BYTES)
     is_key = b"-----BEGIN " in head and b"PRIVATE KEY-----" in head
     return "a private key" if is_key and not path.endswith(_NOT_SECRET) else ""
 
@@ -242,9 +239,9 @@ def local_files(path: str) -> list[str]:
                 if place.endswith(_SUFFIX) and os.path.isfile(place):
                     found.add(place)
                     waiting.append(place)
-                elif not place.endswith(_SUFFIX) and _is_package(place):
+                elif not place.endswith(_SUFFIX) and (inner := _python_files(place)):
                     found.add(place)
-                    waiting += _python_files(place)
+                    waiting += inner
 
     return sorted(found)
 
@@ -258,14 +255,6 @@ def distributions_of(files: Iterable[str], local: Iterable[str] = ()) -> dict[st
     ours = {*local, *sys.stdlib_module_names, "mcpd"}
     tops = {name.partition(".")[0] for file in files for name in imported_names(file) if not name.startswith(".")}
     return {top: sorted(set(known.get(top, ()))) for top in sorted(tops - ours - {""})}
-
-
-def _is_package(folder: str) -> bool:
-    """Whether a folder holds Python files, with or without an `__init__.py`."""
-    try:
-        return any(name.endswith(_SUFFIX) for name in os.listdir(folder))
-    except OSError:
-        return False
 
 
 def _python_files(folder: str) -> list[str]:
@@ -282,16 +271,17 @@ def write_archive(path: str, files: Mapping[str, bytes | str]) -> int:
     `files` maps paths in the bundle to bytes, or to the path of a file to read. The zip file is written whole or not at
     all. Raises ConfigurationError.
     """
-    try:
-        with replacing(path, mode=0o644) as out, zipfile.ZipFile(out, "w") as archive:
-            for name, source in sorted(files.items()):
-                # The oldest time that a zip file can hold, on the same system: the same files make the same bytes.
-                entry = zipfile.ZipInfo(name, _WHEN)
-                entry.create_system, entry.external_attr = 3, _MODE << 16
-                data = source if isinstance(source, bytes) else Path(source).read_bytes()
-                archive.writestr(entry, data, zipfile.ZIP_DEFLATED, 9)
-    except OSError as error:
-        raise ConfigurationError(f"{path} cannot be written: {error.strerror}") from None
+    with (
+        explained(f"{path} cannot be written"),
+        replacing(path, mode=0o644) as out,
+        zipfile.ZipFile(out, "w") as archive,
+    ):
+        for name, source in sorted(files.items()):
+            # The oldest time that a zip file can hold, on the same system: the same files make the same bytes.
+            entry = zipfile.ZipInfo(name, _WHEN)
+            entry.create_system, entry.external_attr = 3, _MODE << 16
+            data = source if isinstance(source, bytes) else Path(source).read_bytes()
+            archive.writestr(entry, data, zipfile.ZIP_DEFLATED, 9)
     return os.path.getsize(path)
 
 

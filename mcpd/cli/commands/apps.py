@@ -15,15 +15,24 @@ import click
 from msgspec import DecodeError
 from msgspec.json import decode
 
-from mcpd.cli.options import client_command, json_option, server_options
-from mcpd.cli.talk.connecting import ServerOptions, describe_error, resolve_target, run, without_secrets
+from mcpd.cli.install.files import explained
+from mcpd.cli.options import (
+    client_command,
+    flag_option,
+    json_option,
+    repeated_option,
+    server_options,
+    target_argument,
+    value_option,
+)
+from mcpd.cli.talk.connecting import describe_error, resolve_target, run, without_secrets
 from mcpd.cli.talk.terminal import Terminal, arrow, can_print, counted, json_text
 from mcpd.cli.talk.words import WrongUse
-from mcpd.errors import ConfigurationError, McpdError
+from mcpd.errors import McpdError
 from mcpd.protocol.printable import mask_command, printable
 
 if TYPE_CHECKING:
-    from mcpd.apps.verdict.report import AppReport, AppsReport, Check, Status, TryOptions
+    from mcpd.apps.verdict.report import AppReport, AppsReport, Check, Status
 
 
 _SYSTEM: str = sys.platform
@@ -53,24 +62,24 @@ _PERMISSIONS = {
 @client_command(
     "preview",
     _PREVIEW_HELP,
-    click.Argument(["target"], required=False),
-    click.Option(
-        ["--port"],
+    target_argument(),
+    value_option(
+        "--port",
         type=click.IntRange(0, 65535),
         default=0,
         metavar="PORT",
         help="Serve the page on this port. Default: any free port.",
     ),
-    click.Option(["--no-open"], is_flag=True, help="Print the address of the page, and do not open a browser."),
-    click.Option(
-        ["--profile"],
+    flag_option("--no-open", help="Print the address of the page, and do not open a browser."),
+    value_option(
+        "--profile",
         type=click.Choice(["strict", "compat", "opaque"]),
         default="strict",
         help="Isolate apps as the specification says (strict), as loosely as the official example host (compat), or "
         "strictly and without an origin of their own (opaque). The page can change this. Default: strict.",
     ),
-    click.Option(
-        ["--allow"],
+    value_option(
+        "--allow",
         metavar="NAME,…",
         default="",
         help=f"Grant these permissions to apps that request them: {', '.join(_PERMISSIONS)}. The page can grant more. "
@@ -92,36 +101,33 @@ def preview_command(
         if name not in _PERMISSIONS:
             raise WrongUse(f"--allow {printable(name, 40)}: the permissions are {', '.join(_PERMISSIONS)}")
     permissions = tuple(_PERMISSIONS[name] for name in names)
-    return run(lambda terminal: _preview(terminal, server, port, profile, permissions, opens=not no_open), server)
 
+    async def preview_server(terminal: Terminal) -> int:
+        found = resolve_target(server)
+        from mcpd.apps.preview.preview import Preview
+        from mcpd.apps.preview.session import SessionOptions
 
-async def _preview(
-    terminal: Terminal, server: ServerOptions, port: int, profile: Any, permissions: tuple[str, ...], *, opens: bool
-) -> int:
-    """Serve the page until the command is stopped."""
-    found = resolve_target(server)
-    from mcpd.apps.preview.preview import Preview
-    from mcpd.apps.preview.session import SessionOptions
+        options = SessionOptions(
+            target=found,
+            name=without_secrets(str(found)),
+            version=server.version,
+            timeout=server.timeout,
+            profile=profile,
+            permissions=permissions,
+        )
+        async with Preview(options, port=port) as preview:
+            resolves = _resolves_localhost_names()
+            url = preview.url if resolves else preview.plain_url
+            terminal.out(url)
+            terminal.note(f"mcpd: a preview of {printable(options.name, 300)}; press Ctrl-C to stop it", "dim")
+            if resolves:
+                terminal.note(f"mcpd: if the browser does not find the page, use {preview.plain_url}", "dim")
+            if not no_open and not await _open(url):
+                terminal.note("mcpd: no browser could be opened; open the address yourself", "dim")
+            await asyncio.Event().wait()
+        return 0
 
-    options = SessionOptions(
-        target=found,
-        name=without_secrets(str(found)),
-        version=server.version,
-        timeout=server.timeout,
-        profile=profile,
-        permissions=permissions,
-    )
-    async with Preview(options, port=port) as preview:
-        resolves = _resolves_localhost_names()
-        url = preview.url if resolves else preview.plain_url
-        terminal.out(url)
-        terminal.note(f"mcpd: a preview of {printable(options.name, 300)}; press Ctrl-C to stop it", "dim")
-        if resolves:
-            terminal.note(f"mcpd: if the browser does not find the page, use {preview.plain_url}", "dim")
-        if opens and not await _open(url):
-            terminal.note("mcpd: no browser could be opened; open the address yourself", "dim")
-        await asyncio.Event().wait()
-    return 0
+    return run(preview_server, server)
 
 
 def _resolves_localhost_names() -> bool:
@@ -177,27 +183,21 @@ def apps_command() -> None:
 @client_command(
     "test",
     _HELP,
-    click.Argument(["target"], required=False),
+    target_argument(),
     json_option("Print the result as one JSON object."),
-    click.Option(["--verbose", "-v"], is_flag=True, help="Print each check and finding instead of one line per cause."),
-    click.Option(["--strict"], is_flag=True, help="Count warnings (accessibility, advice) as failures."),
-    click.Option(["--junit"], metavar="FILE", help="Write the result to FILE too, as JUnit XML."),
-    click.Option(["--static"], is_flag=True, help="Check only metadata and HTML, without a browser."),
-    click.Option(["--screenshots"], metavar="DIR", help="Save screenshots of each app: wide and narrow, light and "
+    flag_option("--verbose", "-v", help="Print each check and finding instead of one line per cause."),
+    flag_option("--strict", help="Count warnings (accessibility, advice) as failures."),
+    value_option("--junit", metavar="FILE", help="Write the result to FILE too, as JUnit XML."),
+    flag_option("--static", help="Check only metadata and HTML, without a browser."),
+    value_option("--screenshots", metavar="DIR", help="Save screenshots of each app: wide and narrow, light and "
                  "dark."),
-    click.Option(["--browser"], metavar="PATH", help="Use this Chromium. Default: the first one that is found."),
-    click.Option(
-        ["--app", "apps"], multiple=True, metavar="NAME",
-        help="Test only this app: its URI, its name, or a tool that opens it. Can be repeated.",
-    ),
-    click.Option(
-        ["--call", "calls"], multiple=True, metavar="TOOL=JSON",
-        help="Call TOOL with these arguments. Default: arguments made from its schema. Can be repeated.",
-    ),
-    click.Option(
-        ["--step-timeout"], type=click.FloatRange(min=0.1), default=10.0, metavar="SECONDS",
-        help="Wait this many seconds for the handshake and for each answer of an app. Default: 10 s.",
-    ),
+    value_option("--browser", metavar="PATH", help="Use this Chromium. Default: the first one that is found."),
+    repeated_option("--app", "apps", metavar="NAME",
+        help="Test only this app: its URI, its name, or a tool that opens it."),
+    repeated_option("--call", "calls", metavar="TOOL=JSON",
+        help="Call TOOL with these arguments. Default: arguments made from its schema."),
+    value_option("--step-timeout", type=click.FloatRange(min=0.1), default=10.0, metavar="SECONDS",
+        help="Wait this many seconds for the handshake and for each answer of an app. Default: 10 s."),
     epilog=_EXIT_CODES,
 )  # fmt: skip
 def _test_command(
@@ -209,17 +209,57 @@ def _test_command(
     given = {name: shared.pop(name) for name in ("static", "strict", "screenshots", "browser")}
     server = server_options(target, command, shared)
     options = TryOptions(app=apps, calls=_calls(calls), timeout=step_timeout, **given)
-    return run(lambda terminal: _test(terminal, server, options, as_json, junit, verbose), server)
+
+    async def test(terminal: Terminal) -> int:
+        from mcpd.apps.host.host import HostOptions
+        from mcpd.apps.verdict.report import junit_xml
+        from mcpd.apps.verdict.run import try_apps
+
+        name = without_secrets(server.target) if server.target else "the demo server"
+        if server.command:
+            name = shlex.join(mask_command(server.command))
+        # The report contains what the host logs about a View.
+        logging.getLogger("mcpd.host").setLevel(logging.CRITICAL)
+
+        def tell(report: AppReport) -> None:
+            if not as_json:
+                _print_app(terminal, report, verbose=verbose)
+
+        try:
+            found = await try_apps(
+                resolve_target(server),
+                options,
+                host_options=HostOptions(version=server.version, timeout=server.timeout),
+                name=name,
+                on_report=tell,
+            )
+            if junit is not None:
+                _write(junit, junit_xml(found))
+        except WrongUse:
+            raise
+        except McpdError as error:
+            text = describe_error(error, server)
+            terminal.note(f"mcpd: {text}", "red")
+            if as_json:
+                terminal.out_json(json_text({"format": 1, "passed": False, "error": text}))
+            return 2
+
+        if as_json:
+            terminal.out_json(json_text(found.as_json()))
+        else:
+            _print_findings(terminal, found, verbose=verbose)
+            terminal.out_safe(_summary(terminal, found))
+        return 0 if found.passed else 1
+
+    return run(test, server)
 
 
 apps_command.add_command(_test_command)
 
 
 def _write(path: str, text: str) -> None:
-    try:
+    with explained(f"--junit {path}"):
         Path(path).write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise ConfigurationError(f"--junit {path}: {error.strerror}; name a file that can be written") from None
 
 
 def _calls(words: Sequence[str]) -> dict[str, dict[str, Any]]:
@@ -234,51 +274,6 @@ def _calls(words: Sequence[str]) -> dict[str, dict[str, Any]]:
             raise WrongUse(f"--call {printable(word)}: write --call 'TOOL={{\"name\": value}}' with a JSON object")
         found[name] = arguments
     return found
-
-
-async def _test(
-    terminal: Terminal, server: ServerOptions, options: TryOptions, as_json: bool, junit: str | None, verbose: bool
-) -> int:
-    from mcpd.apps.host.host import HostOptions
-    from mcpd.apps.host.host import HostOptions
-    from mcpd.apps.verdict.report import junit_xml
-    from mcpd.apps.verdict.run import try_apps
-
-    name = without_secrets(server.target) if server.target else "the demo server"
-    if server.command:
-        name = shlex.join(mask_command(server.command))
-    # The report contains what the host logs about a View.
-    logging.getLogger("mcpd.host").setLevel(logging.CRITICAL)
-
-    def tell(report: AppReport) -> None:
-        if not as_json:
-            _print_app(terminal, report, verbose=verbose)
-
-    try:
-        found = await try_apps(
-            resolve_target(server),
-            options,
-            host_options=HostOptions(version=server.version, timeout=server.timeout),
-            name=name,
-            on_report=tell,
-        )
-        if junit is not None:
-            _write(junit, junit_xml(found))
-    except WrongUse:
-        raise
-    except McpdError as error:
-        text = describe_error(error, server)
-        terminal.note(f"mcpd: {text}", "red")
-        if as_json:
-            terminal.out_json(json_text({"format": 1, "passed": False, "error": text}))
-        return 2
-
-    if as_json:
-        terminal.out_json(json_text(found.as_json()))
-    else:
-        _print_findings(terminal, found, verbose=verbose)
-        terminal.out_safe(_summary(terminal, found))
-    return 0 if found.passed else 1
 
 
 # ------------------------------------------------------------------------------------------- output

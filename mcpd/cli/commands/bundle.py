@@ -28,8 +28,9 @@ from mcpd.cli.bundle.server_json import (
     shortened,
     variables,
 )
+from mcpd.cli.install.files import explained
 from mcpd.cli.install.launch import Offers, Verdict, verify_target
-from mcpd.cli.options import json_option
+from mcpd.cli.options import json_option, repeated_option, target_argument, value_option
 from mcpd.cli.talk.terminal import json_text
 from mcpd.client.targets.named import CommandTarget, FileTarget
 from mcpd.errors import ConfigurationError
@@ -73,28 +74,21 @@ _READMES = ("README.md", "README.rst", "README.txt", "README")
     "bundle",
     help=_BUNDLE_HELP,
     params=[
-        click.Argument(["target"], required=False),
-        click.Option(["-o", "--output"], metavar="FILE", help="Write to FILE. Default: NAME-VERSION.mcpb."),
-        click.Option(
-            ["--env"], multiple=True, metavar="NAME[=VALUE]",
-            help="Let hosts ask their users for this variable; VALUE is its default. Can be repeated.",
-        ),
-        click.Option(
-            ["--include"], multiple=True, metavar="PATTERN",
-            help="Pack these files too, for example data/*.csv or .config. Can be repeated.",
-        ),
-        click.Option(["--exclude"], multiple=True, metavar="PATTERN", help="Leave these files out. Can be repeated."),
-        click.Option(["--name"], default="", metavar="NAME", help="Set the name: letters, digits, '-' and '_'."),
-        click.Option(["--version", "version"], default="", metavar="VERSION", help="Set the version, such as 1.2.0."),
-        click.Option(["--description"], default="", metavar="TEXT", help="Describe the server in a sentence."),
-        click.Option(["--author"], default="", metavar="NAME", help="Name the author."),
-        click.Option(
-            ["--icon"], default="", metavar="FILE", help="Use this PNG. Default: icon.png, or the server's own icon."
-        ),
-        click.Option(
-            ["--requirement", "requirements"], multiple=True, metavar="PACKAGE",
-            help="Require this package, for example package>=1.2. Can be repeated.",
-        ),
+        target_argument(),
+        value_option("-o", "--output", metavar="FILE", help="Write to FILE. Default: NAME-VERSION.mcpb."),
+        repeated_option("--env", metavar="NAME[=VALUE]",
+            help="Let hosts ask their users for this variable; VALUE is its default."),
+        repeated_option("--include", metavar="PATTERN",
+            help="Pack these files too, for example data/*.csv or .config."),
+        repeated_option("--exclude", metavar="PATTERN", help="Leave these files out."),
+        value_option("--name", default="", metavar="NAME", help="Set the name: letters, digits, '-' and '_'."),
+        value_option("--version", "version", default="", metavar="VERSION", help="Set the version, such as 1.2.0."),
+        value_option("--description", default="", metavar="TEXT", help="Describe the server in a sentence."),
+        value_option("--author", default="", metavar="NAME", help="Name the author."),
+        value_option("--icon", default="", metavar="FILE",
+            help="Use this PNG. Default: icon.png, or the server's own icon."),
+        repeated_option("--requirement", "requirements", metavar="PACKAGE",
+            help="Require this package, for example package>=1.2."),
         json_option("Print the result as one JSON object."),
     ],
 )  # fmt: skip
@@ -230,20 +224,18 @@ def _size_of(source: bytes | str) -> int:
     "publish-info",
     help=_PUBLISH_HELP,
     params=[
-        click.Argument(["target"], required=False),
-        click.Option(["--name"], required=True, metavar="NAMESPACE/NAME", help="For example io.github.YOU/garden."),
-        click.Option(["-o", "--output"], default="server.json", metavar="FILE",
-                     help="Write to FILE; - is stdout. Default: server.json."),
-        click.Option(["--pypi"], metavar="PACKAGE", help="Name the package on PyPI: NAME or NAME==VERSION."),
-        click.Option(["--bundle"], metavar="FILE", help="Name the bundle that --bundle-url serves."),
-        click.Option(["--bundle-url"], metavar="URL", help="Name the URL of the released bundle."),
-        click.Option(["--remote", "remotes"], multiple=True, metavar="URL",
-                     help="Name the URL of a running server. Can be repeated."),
-        click.Option(["--env"], multiple=True, metavar="NAME[=VALUE]",
-                     help="Declare an environment variable of the server. Can be repeated."),
-        click.Option(["--version", "version"], default="", metavar="VERSION", help="Set the exact version."),
-        click.Option(["--description"], default="", metavar="TEXT",
-                     help="Describe the server in at most 100 characters."),
+        target_argument(),
+        value_option("--name", required=True, metavar="NAMESPACE/NAME", help="For example io.github.YOU/garden."),
+        value_option("-o", "--output", default="server.json", metavar="FILE",
+            help="Write to FILE; - is stdout. Default: server.json."),
+        value_option("--pypi", metavar="PACKAGE", help="Name the package on PyPI: NAME or NAME==VERSION."),
+        value_option("--bundle", metavar="FILE", help="Name the bundle that --bundle-url serves."),
+        value_option("--bundle-url", metavar="URL", help="Name the URL of the released bundle."),
+        repeated_option("--remote", "remotes", metavar="URL", help="Name the URL of a running server."),
+        repeated_option("--env", metavar="NAME[=VALUE]", help="Declare an environment variable of the server."),
+        value_option("--version", "version", default="", metavar="VERSION", help="Set the exact version."),
+        value_option("--description", default="", metavar="TEXT",
+            help="Describe the server in at most 100 characters."),
     ],
 )  # fmt: skip
 def publish_info_command(
@@ -278,10 +270,8 @@ def publish_info_command(
     if output == "-":
         click.echo(text.decode(), nl=False)
     else:
-        try:
+        with explained(f"{output} cannot be written"):
             Path(output).write_bytes(text)
-        except OSError as error:
-            raise ConfigurationError(f"{output} cannot be written: {error.strerror}") from None
         click.echo(f"wrote {output}: {found.name} {found.version}")
     if pypi is not None:
         _check_package(pypi, name, gathered)
@@ -310,11 +300,8 @@ def _with_package(found: ServerJson, package: Package, env: tuple[str, ...]) -> 
 
 
 def _digest(path: str) -> str:
-    try:
-        with open(path, "rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
-    except OSError as error:
-        raise ConfigurationError(f"--bundle {path}: {error.strerror}") from None
+    with explained(f"--bundle {path}"), open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _check_package(package: str, name: str, gathered: BundleSources) -> None:

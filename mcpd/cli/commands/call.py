@@ -9,7 +9,7 @@ import click
 from msgspec import Raw
 from msgspec.json import decode
 
-from mcpd.cli.options import client_command, complete_names, json_option, server_options
+from mcpd.cli.options import client_command, complete_names, flag_option, json_option, server_options, value_option
 from mcpd.cli.talk.arguments import Schema, arguments_of, read_schema, read_words, type_text
 from mcpd.cli.talk.connecting import open_client, run
 from mcpd.cli.talk.content import Saver, show_blocks, structured_text
@@ -52,10 +52,10 @@ _URL_ELICITATION_REQUIRED = -32042
     _HELP,
     click.Argument(["words"], nargs=-1, metavar="[TARGET] TOOL [ARGUMENT]...", shell_complete=complete_names("tools")),
     json_option("Print the raw result as one line of JSON, also if the call fails."),
-    click.Option(["--output", "-o"], metavar="DIR", help="Save images and other data in this folder or as this file."),
-    click.Option(["--ask"], is_flag=True, help="Ask for all arguments that were not given, not only required ones."),
-    click.Option(
-        ["--log-level"],
+    value_option("--output", "-o", metavar="DIR", help="Save images and other data in this folder or as this file."),
+    flag_option("--ask", help="Ask for all arguments that were not given, not only required ones."),
+    value_option(
+        "--log-level",
         type=click.Choice(LOG_LEVELS),
         default="warning",
         metavar="LEVEL",

@@ -17,7 +17,16 @@ from mcpd.cli.doctor.report import Report, Status, Step
 from mcpd.cli.doctor.urls import try_url
 from mcpd.cli.install.checks import Finding, examine_entry
 from mcpd.cli.install.health import CheckedFile, CheckedServer, check_hosts
-from mcpd.cli.options import TARGET_HELP, ClientCommand, connection_options, json_option, server_options
+from mcpd.cli.options import (
+    TARGET_HELP,
+    ClientCommand,
+    connection_options,
+    flag_option,
+    json_option,
+    server_options,
+    target_argument,
+    value_option,
+)
 from mcpd.cli.talk.connecting import ServerOptions, resolve_target, without_secrets
 from mcpd.cli.talk.terminal import arrow, can_print, counted, json_text
 from mcpd.cli.talk.words import WrongUse, with_help
@@ -55,16 +64,12 @@ _NAME_WIDTH = 20
     help=f"{_HELP}\n{TARGET_HELP}",
     epilog=_EPILOG,
     params=[
-        click.Argument(["target"], required=False),
-        click.Option(
-            ["--hosts", "all_hosts"], is_flag=True,
-            help="Test the servers of every host on this machine, and say which do not start there and why.",
-        ),
+        target_argument(),
+        flag_option("--hosts", "all_hosts",
+            help="Test the servers of every host on this machine, and say which do not start there and why."),
         json_option("Print the result as one JSON object."),
-        click.Option(
-            ["--timeout"], type=click.FloatRange(min=0.1), default=30.0, metavar="SECONDS",
-            help="Wait this many seconds for each answer. Default: 30 s.",
-        ),
+        value_option("--timeout", type=click.FloatRange(min=0.1), default=30.0, metavar="SECONDS",
+            help="Wait this many seconds for each answer. Default: 30 s."),
         *connection_options(),
     ],
 )  # fmt: skip
@@ -85,7 +90,10 @@ def doctor_command(
     if found is not None:
         if not as_json:
             click.echo(f"testing {printable(found)}", err=True)
-        asyncio.run(_test(found, report, timeout))
+        if isinstance(found, UrlTarget):
+            asyncio.run(try_url(found, report, timeout))
+        else:
+            asyncio.run(try_command(found, report, timeout))
     if as_json:
         name = without_secrets(target) if target else " ".join(mask_command(command))
         click.echo(json_text({"target": name or None, "works": report.works, "steps": report.steps}))
@@ -119,13 +127,6 @@ _ADVICE = {
     "is not a URL": "write http://HOST:PORT/mcp",
     "": "name a file, a URL, or a program after --",
 }
-
-
-async def _test(target: CommandTarget | UrlTarget, report: Report, timeout: float) -> None:
-    if isinstance(target, UrlTarget):
-        await try_url(target, report, timeout)
-    else:
-        await try_command(target, report, timeout)
 
 
 def _print_step(step: Step) -> None:

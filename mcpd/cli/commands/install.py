@@ -17,7 +17,15 @@ from mcpd.cli.install.hosts import find_host, with_other_versions
 from mcpd.cli.install.operations import InstallOptions, Listed, Outcome
 from mcpd.cli.install.plan import rendered
 from mcpd.cli.install.shapes import link_to
-from mcpd.cli.options import ClientCommand, demo_option, json_option, or_demo
+from mcpd.cli.options import (
+    ClientCommand,
+    demo_option,
+    flag_option,
+    json_option,
+    or_demo,
+    repeated_option,
+    value_option,
+)
 from mcpd.cli.talk.terminal import counted, json_text
 from mcpd.cli.talk.words import WrongUse, pairs
 from mcpd.client.targets.hosts import HOSTS, Host
@@ -59,18 +67,14 @@ _EPILOG = "Exit codes: 0 done or nothing to do, 1 failed and the file is unchang
 
 _SHARED: list[click.Parameter] = [
     click.Argument(["words"], nargs=-1, metavar="HOST [TARGET]"),
-    click.Option(["--all", "everywhere"], is_flag=True, help="Use all installed hosts instead of HOST."),
-    click.Option(
-        ["--name"], metavar="NAME",
+    flag_option("--all", "everywhere", help="Use all installed hosts instead of HOST."),
+    value_option("--name", metavar="NAME",
         help="Set the name of the server in the host. Default: the name that the server reports; for a URL or a "
-        "command, and with --no-start, a name made from TARGET.",
-    ),
-    click.Option(
-        ["--project"], is_flag=False, flag_value=".", metavar="[DIR]",
-        help="Use the configuration file of one project: DIR, or the current folder.",
-    ),
-    click.Option(["--file"], metavar="FILE", help="Use this configuration file, if the host has several."),
-    click.Option(["--dry-run"], is_flag=True, help="Show what would change, and change nothing."),
+        "command, and with --no-start, a name made from TARGET."),
+    value_option("--project", is_flag=False, flag_value=".", metavar="[DIR]",
+        help="Use the configuration file of one project: DIR, or the current folder."),
+    value_option("--file", metavar="FILE", help="Use this configuration file, if the host has several."),
+    flag_option("--dry-run", help="Show what would change, and change nothing."),
     json_option("Print the result as one JSON object."),
 ]  # fmt: skip
 
@@ -83,25 +87,18 @@ _SHARED: list[click.Parameter] = [
     params=[
         *_SHARED,
         demo_option(),
-        click.Option(["--http"], metavar="URL", help="Add the running server at this URL instead of a TARGET."),
-        click.Option(
-            ["--env"], multiple=True, metavar="NAME=VALUE",
-            help="Set an environment variable of the server. Can be repeated.",
-        ),
-        click.Option(
-            ["-H", "--header", "headers"], multiple=True, metavar="NAME:VALUE",
-            help="Send this header to a server at a URL. Can be repeated.",
-        ),
+        value_option("--http", metavar="URL", help="Add the running server at this URL instead of a TARGET."),
+        repeated_option("--env", metavar="NAME=VALUE", help="Set an environment variable of the server."),
+        repeated_option("-H", "--header", "headers", metavar="NAME:VALUE",
+            help="Send this header to a server at a URL."),
         *(click.Option([flag], is_flag=True, help=help) for flag, (_, help) in SWITCHES.items()),
-        click.Option(
-            ["--force"], is_flag=True,
-            help="Replace a different server of this name, or later changes; write even if the host is running.",
-        ),
-        click.Option(["--no-start"], is_flag=True, help="Do not test the server first."),
-        click.Option(["--print", "prints"], is_flag=True, help="Print what would be added, and write nothing."),
-        click.Option(["--link", "links"], is_flag=True, help="Print a link that adds the server when it is opened."),
-        click.Option(["--list", "lists"], is_flag=True, help="List the installed hosts and their servers."),
-        click.Option(["--undo", "undoes"], is_flag=True, help="Undo the last change mcpd made to a host's file."),
+        flag_option("--force",
+            help="Replace a different server of this name, or later changes; write even if the host is running."),
+        flag_option("--no-start", help="Do not test the server first."),
+        flag_option("--print", "prints", help="Print what would be added, and write nothing."),
+        flag_option("--link", "links", help="Print a link that adds the server when it is opened."),
+        flag_option("--list", "lists", help="List the installed hosts and their servers."),
+        flag_option("--undo", "undoes", help="Undo the last change mcpd made to a host's file."),
     ],
 )  # fmt: skip
 def install_command(words: tuple[str, ...], command: tuple[str, ...], **given: Any) -> int:
@@ -145,9 +142,8 @@ def install_command(words: tuple[str, ...], command: tuple[str, ...], **given: A
     epilog=_EPILOG,
     params=[
         *_SHARED,
-        click.Option(
-            ["--force"],
-            is_flag=True,
+        flag_option(
+            "--force",
             help="Remove the server even if mcpd install has not added it; write even if the host is running.",
         ),
     ],

@@ -10,9 +10,9 @@ import click
 from msgspec.json import encode, format
 
 from mcpd.apps.tool_metadata import KIND, OFFER, resource_uri
-from mcpd.cli.options import client_command, complete_kinds, json_option, server_options
+from mcpd.cli.options import client_command, complete_kinds, flag_option, json_option, server_options
 from mcpd.cli.talk.arguments import Schema, read_schema, type_text
-from mcpd.cli.talk.connecting import ServerOptions, open_client, run
+from mcpd.cli.talk.connecting import open_client, run
 from mcpd.cli.talk.questions import Questions
 from mcpd.cli.talk.terminal import Terminal, first_line
 from mcpd.cli.talk.words import WrongUse, nearest
@@ -50,13 +50,32 @@ _MOST_CHARACTERS = 400
     click.Argument(
         ["words"], nargs=-1, metavar=f"[TARGET] [{'|'.join(_KINDS)}]", shell_complete=complete_kinds(_KINDS)
     ),
-    click.Option(["--verbose", "-v"], is_flag=True, help="Print whole descriptions, and the schemas of tools."),
+    flag_option("--verbose", "-v", help="Print whole descriptions, and the schemas of tools."),
     json_option("Print everything as one line of JSON."),
 )
 def list_command(words: tuple[str, ...], verbose: bool, as_json: bool, command: tuple[str, ...], **shared: Any) -> int:
     target, kind = _split(list(words), command)
     server = server_options(target, command, shared)
-    return run(lambda terminal: _list(terminal, server, kind, verbose=verbose, as_json=as_json), server)
+
+    async def show_lists(terminal: Terminal) -> int:
+        # Servers list their offers by the client's capabilities: declare the same ones as for a call.
+        async with open_client(server, Questions(terminal).callbacks, extensions=OFFER) as client:
+            found = await _request_lists(terminal, client, kind)
+            if as_json:
+                members = {"server": client.server_info, "protocolVersion": client.version, **found}
+                if KIND in found:
+                    members[KIND] = [{"tool": tool.name, "resourceUri": resource_uri(tool)} for tool in found[KIND]]
+                terminal.print_json(members)
+                return 0
+
+            info = client.server_info
+            if not kind and info is not None:
+                title = f"{printable(info.name)} {printable(info.version)}"
+                terminal.out_safe(f"{terminal.styled(title, 'bold')} (protocol {client.version})")
+            _print(terminal, found, verbose=verbose, is_whole=not kind)
+            return 0
+
+    return run(show_lists, server)
 
 
 def _split(words: list[str], command: tuple[str, ...]) -> tuple[str | None, str]:
@@ -67,25 +86,6 @@ def _split(words: list[str], command: tuple[str, ...]) -> tuple[str | None, str]
     if len(words) > 1 or (words and command):
         raise WrongUse(f"leave out {words[0]!r}: write one TARGET, or a command after --")
     return words[0] if words else None, kind
-
-
-async def _list(terminal: Terminal, server: ServerOptions, kind: str, *, verbose: bool, as_json: bool) -> int:
-    # Servers list their offers by the client's capabilities: declare the same ones as for a call.
-    async with open_client(server, Questions(terminal).callbacks, extensions=OFFER) as client:
-        found = await _request_lists(terminal, client, kind)
-        if as_json:
-            members = {"server": client.server_info, "protocolVersion": client.version, **found}
-            if KIND in found:
-                members[KIND] = [{"tool": tool.name, "resourceUri": resource_uri(tool)} for tool in found[KIND]]
-            terminal.print_json(members)
-            return 0
-
-        info = client.server_info
-        if not kind and info is not None:
-            title = f"{printable(info.name)} {printable(info.version)}"
-            terminal.out_safe(f"{terminal.styled(title, 'bold')} (protocol {client.version})")
-        _print(terminal, found, verbose=verbose, is_whole=not kind)
-        return 0
 
 
 async def _request_lists(terminal: Terminal, client: Client, kind: str) -> dict[str, list[Any]]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mcpd.cli.options import json_option
+from mcpd.cli.options import flag_option, json_option, repeated_option, value_option
 from mcpd.cli.talk.connecting import ServerOptions, resolve_target, run
 from mcpd.cli.talk.terminal import Terminal
 from mcpd.cli.talk.words import WrongUse
@@ -56,26 +56,26 @@ _WHOAMI_HELP = """Show your logins: server, issuer, client, scopes and how long 
     epilog="Exit codes: 0 logged in, 1 not logged in, 2 wrong use, 130 Ctrl-C.",
     params=[
         click.Argument(["target"], required=False, metavar="URL"),
-        click.Option(["--client-id"], metavar="ID", help="Use this registered client."),
-        click.Option(["--client-secret-file"], metavar="FILE", help="Read the secret of the client from this file."),
-        click.Option(["--client-metadata"], metavar="URL", help="Identify the client by this metadata document."),
-        click.Option(["--scope", "scopes"], multiple=True, metavar="SCOPE", help="Request this scope instead of those "
-                     "that the server names. Can be repeated."),
-        click.Option(["--device"], is_flag=True, help="Log in with a code that you type on another device."),
-        click.Option(["--no-browser"], is_flag=True, help="Print the address instead of opening a browser, and read "
+        value_option("--client-id", metavar="ID", help="Use this registered client."),
+        value_option("--client-secret-file", metavar="FILE", help="Read the secret of the client from this file."),
+        value_option("--client-metadata", metavar="URL", help="Identify the client by this metadata document."),
+        repeated_option("--scope", "scopes", metavar="SCOPE", help="Request this scope instead of those "
+                     "that the server names."),
+        flag_option("--device", help="Log in with a code that you type on another device."),
+        flag_option("--no-browser", help="Print the address instead of opening a browser, and read "
                      "the address that the browser ends at. This is the default over SSH and without a display."),
-        click.Option(["--port"], type=click.IntRange(1, 65535), metavar="PORT", help="Let the browser return to this "
+        value_option("--port", type=click.IntRange(1, 65535), metavar="PORT", help="Let the browser return to this "
                      "port, if the client is registered with one. Default: any free port."),
-        click.Option(["--localhost"], is_flag=True, help="Let the browser return to localhost instead of 127.0.0.1, "
+        flag_option("--localhost", help="Let the browser return to localhost instead of 127.0.0.1, "
                      "for providers that accept nothing else."),
-        click.Option(["--dpop"], is_flag=True, help="Bind the tokens to a key of this machine."),
-        click.Option(["--keyring"], is_flag=True, help="Store the tokens in the system's keyring."),
-        click.Option(["--assume-pkce"], is_flag=True, help="Log in even if the authorization server does not announce "
+        flag_option("--dpop", help="Bind the tokens to a key of this machine."),
+        flag_option("--keyring", help="Store the tokens in the system's keyring."),
+        flag_option("--assume-pkce", help="Log in even if the authorization server does not announce "
                      "PKCE. Microsoft Entra and Amazon Cognito support it without announcing it."),
-        click.Option(["--assume-issuer"], is_flag=True, help="Accept an issuer that differs by a slash at its end."),
-        click.Option(["--allow-private"], is_flag=True, help="Allow an authorization server with a private address "
+        flag_option("--assume-issuer", help="Accept an issuer that differs by a slash at its end."),
+        flag_option("--allow-private", help="Allow an authorization server with a private address "
                      "for a server with a public one."),
-        click.Option(["--list", "is_list"], is_flag=True, help="Show your logins, as mcpd whoami does."),
+        flag_option("--list", "is_list", help="Show your logins, as mcpd whoami does."),
         json_option("With --list: print the logins as JSON."),
     ],
 )  # fmt: skip
@@ -191,7 +191,7 @@ def _paste(terminal: Terminal) -> Callable[[], Awaitable[str]]:
     epilog="Exit codes: 0 done, 1 you were not logged in, 2 wrong use.",
     params=[
         click.Argument(["target"], required=False, metavar="URL"),
-        click.Option(["--all", "is_all"], is_flag=True, help="Log out everywhere, and forget all registrations."),
+        flag_option("--all", "is_all", help="Log out everywhere, and forget all registrations."),
     ],
 )
 def logout_command(target: str | None, is_all: bool) -> int:
@@ -247,7 +247,14 @@ async def _show_logins(terminal: Terminal, server: ServerOptions, *, as_json: bo
     target = server.target
     found = logins(settings, None if target is None else _url_target(server).url)
     if as_json:
-        terminal.print_json([_members(each) for each in found])
+        members = [
+            {
+                "url": login.url, "issuer": login.issuer, "clientId": login.client_id, "scopes": list(login.granted),
+                "expiresAt": login.expires_at, "isRefreshed": login.refresh_token is not None,
+            }
+            for login in found
+        ]  # fmt: skip
+        terminal.print_json(members)
         return 0 if found else 1
     if not found:
         where = "anywhere" if target is None else f"at {target}"
@@ -273,13 +280,6 @@ def _expiry(login: Login) -> str:
     if left <= 0:
         return f"has expired: mcpd login {login.url}"
     return f"in {round(left / 60) or 1} min{bound}"
-
-
-def _members(login: Login) -> dict[str, object]:
-    return {
-        "url": login.url, "issuer": login.issuer, "clientId": login.client_id, "scopes": list(login.granted),
-        "expiresAt": login.expires_at, "isRefreshed": login.refresh_token is not None,
-    }  # fmt: skip
 
 
 def _oauth(**options: Any) -> OAuth:

@@ -8,9 +8,9 @@ from typing import Any
 import click
 
 from mcpd.apps.tool_metadata import OFFER
-from mcpd.cli.options import client_command, complete_names, json_option, server_options
+from mcpd.cli.options import client_command, complete_names, json_option, repeated_option, server_options, value_option
 from mcpd.cli.talk.arguments import Given, read_words, texts_of
-from mcpd.cli.talk.connecting import ServerOptions, open_client, run
+from mcpd.cli.talk.connecting import open_client, run
 from mcpd.cli.talk.content import Saver, show_blocks
 from mcpd.cli.talk.terminal import Terminal
 from mcpd.cli.talk.words import WrongUse, looks_like_target, nearest, no_such, pairs, split_words
@@ -59,14 +59,37 @@ VALUE the beginning of its value.
     _READ_HELP,
     click.Argument(["words"], nargs=-1, metavar="[TARGET] URI", shell_complete=complete_names("resources")),
     json_option("Print the raw result as one line of JSON."),
-    click.Option(["--output", "-o"], metavar="DIR", help="Save data in this folder, or as this one file."),
+    value_option("--output", "-o", metavar="DIR", help="Save data in this folder, or as this one file."),
 )
 def read_command(
     words: tuple[str, ...], as_json: bool, output: str | None, command: tuple[str, ...], **shared: Any
 ) -> int:
     target, uri = _split_uri(list(words), command)
     server = server_options(target, command, shared)
-    return run(lambda terminal: _read(terminal, server, uri, as_json=as_json, output=output), server)
+
+    async def read(terminal: Terminal) -> int:
+        async with open_client(
+            server, extensions=OFFER
+        ) as client:  # so that everything that mcpd list shows can be read
+            try:
+                if as_json:
+                    terminal.print_json(await client.request("resources/read", {"uri": uri}))
+                    return 0
+                found = await client.read_resource(uri)
+            except RemoteError as error:
+                if error.code in _NOT_FOUND:
+                    known = [resource.uri for resource in await client.list_resources()]
+                    known += [template.uri_template for template in await client.list_resource_templates()]
+                    raise _with_hint(error, uri, known) from None
+                raise
+
+        saver = Saver(terminal, output, uri.rstrip("/").rpartition("/")[2])
+        show_blocks(terminal, [EmbeddedResource(content) for content in found.contents], saver)
+        if not found.contents:
+            terminal.note("mcpd: the resource is empty")
+        return 0
+
+    return run(read, server)
 
 
 def _split_uri(words: list[str], command: tuple[str, ...]) -> tuple[str | None, str]:
@@ -78,27 +101,6 @@ def _split_uri(words: list[str], command: tuple[str, ...]) -> tuple[str | None, 
         named = words[0] if words else uri
         raise WrongUse(f"which resource? mcpd list{f' {named}' if named else ''} resources lists their URIs")
     return words[0] if words else None, uri
-
-
-async def _read(terminal: Terminal, server: ServerOptions, uri: str, *, as_json: bool, output: str | None) -> int:
-    async with open_client(server, extensions=OFFER) as client:  # so that everything that mcpd list shows can be read
-        try:
-            if as_json:
-                terminal.print_json(await client.request("resources/read", {"uri": uri}))
-                return 0
-            found = await client.read_resource(uri)
-        except RemoteError as error:
-            if error.code in _NOT_FOUND:
-                known = [resource.uri for resource in await client.list_resources()]
-                known += [template.uri_template for template in await client.list_resource_templates()]
-                raise _with_hint(error, uri, known) from None
-            raise
-
-    saver = Saver(terminal, output, uri.rstrip("/").rpartition("/")[2])
-    show_blocks(terminal, [EmbeddedResource(content) for content in found.contents], saver)
-    if not found.contents:
-        terminal.note("mcpd: the resource is empty")
-    return 0
 
 
 def _with_hint(error: RemoteError, uri: str, known: list[str]) -> Exception:
@@ -121,7 +123,7 @@ def _with_hint(error: RemoteError, uri: str, known: list[str]) -> Exception:
         ["words"], nargs=-1, metavar="[TARGET] NAME [ARGUMENT]...", shell_complete=complete_names("prompts")
     ),
     json_option("Print the raw result as one line of JSON."),
-    click.Option(["--output", "-o"], metavar="DIR", help="Save images and other data in this folder."),
+    value_option("--output", "-o", metavar="DIR", help="Save images and other data in this folder."),
 )
 def prompt_command(
     words: tuple[str, ...], as_json: bool, output: str | None, command: tuple[str, ...], **shared: Any
@@ -129,28 +131,26 @@ def prompt_command(
     target, name, arguments = split_words(words, command, "prompt")
     server = server_options(target, command, shared)
     given = read_words(arguments)
-    return run(lambda terminal: _prompt(terminal, server, name, given, as_json=as_json, output=output), server)
 
+    async def show_prompt(terminal: Terminal) -> int:
+        async with open_client(server) as client:
+            prompts = {prompt.name: prompt for prompt in await client.list_prompts()}
+            if name not in prompts:
+                raise no_such("prompt", name, prompts)
+            arguments = await _arguments(terminal, prompts[name], given)
+            if as_json:
+                terminal.print_json(await client.request("prompts/get", {"name": name, "arguments": arguments}))
+                return 0
+            result = await client.get_prompt(name, arguments)
 
-async def _prompt(
-    terminal: Terminal, server: ServerOptions, name: str, given: Sequence[Given], *, as_json: bool, output: str | None
-) -> int:
-    async with open_client(server) as client:
-        prompts = {prompt.name: prompt for prompt in await client.list_prompts()}
-        if name not in prompts:
-            raise no_such("prompt", name, prompts)
-        arguments = await _arguments(terminal, prompts[name], given)
-        if as_json:
-            terminal.print_json(await client.request("prompts/get", {"name": name, "arguments": arguments}))
-            return 0
-        result = await client.get_prompt(name, arguments)
+        saver = Saver(terminal, output, name)
+        for message in result.messages:
+            if len(result.messages) > 1:
+                terminal.out_safe(terminal.styled(f"[{message.role}]", "cyan"))
+            show_blocks(terminal, [message.content], saver)
+        return 0
 
-    saver = Saver(terminal, output, name)
-    for message in result.messages:
-        if len(result.messages) > 1:
-            terminal.out_safe(terminal.styled(f"[{message.role}]", "cyan"))
-        show_blocks(terminal, [message.content], saver)
-    return 0
+    return run(show_prompt, server)
 
 
 async def _arguments(terminal: Terminal, prompt: Prompt, given: Sequence[Given]) -> dict[str, str]:
@@ -183,12 +183,7 @@ async def _arguments(terminal: Terminal, prompt: Prompt, given: Sequence[Given])
     "complete",
     _COMPLETE_HELP,
     click.Argument(["words"], nargs=-1, metavar="[TARGET] prompt|resource NAME ARGUMENT [VALUE]"),
-    click.Option(
-        ["--known"],
-        multiple=True,
-        metavar="NAME=VALUE",
-        help="Send the value of another argument along. Can be repeated.",
-    ),
+    repeated_option("--known", metavar="NAME=VALUE", help="Send the value of another argument along."),
     json_option("Print the raw result as one line of JSON."),
 )
 def complete_command(
@@ -197,7 +192,28 @@ def complete_command(
     target, rest = _split_kind(list(words), command)
     others = pairs(known, "=", "--known", "NAME=VALUE")
     server = server_options(target, command, shared)
-    return run(lambda terminal: _complete(terminal, server, rest, others, as_json=as_json), server)
+
+    async def complete(terminal: Terminal) -> int:
+        async with open_client(server) as client:
+            kind, name, argument, value = [*rest, ""][:4]
+            if client.server_capabilities.completions is None:
+                terminal.note("mcpd: the server does not support completion")
+                return 1
+            ref = PromptReference(name=name) if kind == "prompt" else ResourceTemplateReference(uri=name)
+            result = await client.complete(ref, argument, value, others or None)
+
+        found = result.completion
+        if as_json:
+            terminal.print_json(result)
+            return 0
+
+        for suggestion in found.values:
+            terminal.out_safe(printable(suggestion, 2000))
+        if found.has_more or (found.total or 0) > len(found.values):
+            terminal.note(f"mcpd: there are more{f', {found.total} in all' if found.total else ''}")
+        return 0
+
+    return run(complete, server)
 
 
 def _split_kind(words: list[str], command: tuple[str, ...]) -> tuple[str | None, list[str]]:
@@ -208,26 +224,3 @@ def _split_kind(words: list[str], command: tuple[str, ...]) -> tuple[str | None,
     if not 3 <= len(words) <= 4:
         raise WrongUse("write mcpd complete TARGET prompt NAME ARGUMENT VALUE, or resource instead of prompt")
     return target, words
-
-
-async def _complete(
-    terminal: Terminal, server: ServerOptions, words: list[str], known: dict[str, str], *, as_json: bool
-) -> int:
-    async with open_client(server) as client:
-        kind, name, argument, value = [*words, ""][:4]
-        if client.server_capabilities.completions is None:
-            terminal.note("mcpd: the server does not support completion")
-            return 1
-        ref = PromptReference(name=name) if kind == "prompt" else ResourceTemplateReference(uri=name)
-        result = await client.complete(ref, argument, value, known or None)
-
-    found = result.completion
-    if as_json:
-        terminal.print_json(result)
-        return 0
-
-    for suggestion in found.values:
-        terminal.out_safe(printable(suggestion, 2000))
-    if found.has_more or (found.total or 0) > len(found.values):
-        terminal.note(f"mcpd: there are more{f', {found.total} in all' if found.total else ''}")
-    return 0

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from mcpd.cli.options import Size
+from mcpd.cli.options import Size, flag_option, repeated_option, value_option
 from mcpd.errors import ConfigurationError
 from mcpd.protocol.printable import printable
 
@@ -89,16 +89,12 @@ class _Trace(click.Group):
     epilog=_EPILOG,
     invoke_without_command=True,
     params=[
-        click.Option(["--file"], metavar="FILE", help="Append to this file. Default: a new file in your state folder."),
-        click.Option(
-            ["--max-size"], type=Size(), default="64M", metavar="SIZE",
-            help="Rename the file to FILE.1 when it reaches this size. Default: 64 MiB.",
-        ),
-        click.Option(
-            ["--max-message"], type=Size(), default="1M", metavar="SIZE",
-            help="Record at most this much of one message. Default: 1 MiB.",
-        ),
-        click.Option(["--secrets"], is_flag=True, help="Do not mask tokens and passwords."),
+        value_option("--file", metavar="FILE", help="Append to this file. Default: a new file in your state folder."),
+        value_option("--max-size", type=Size(), default="64M", metavar="SIZE",
+            help="Rename the file to FILE.1 when it reaches this size. Default: 64 MiB."),
+        value_option("--max-message", type=Size(), default="1M", metavar="SIZE",
+            help="Record at most this much of one message. Default: 1 MiB."),
+        flag_option("--secrets", help="Do not mask tokens and passwords."),
     ],
 )  # fmt: skip
 @click.pass_context
@@ -149,20 +145,17 @@ def _print(text: str) -> None:
     help=_SHOW_HELP,
     params=[
         click.Argument(["file"], required=False),
-        click.Option(
-            ["--method", "methods"], multiple=True, metavar="NAME",
-            help="Print messages of this method, for example tools/*. Can be repeated.",
-        ),
-        click.Option(["--id", "ids"], multiple=True, metavar="ID",
-                     help="Print the request with this id and its answer. Can be repeated."),
-        click.Option(["--errors"], is_flag=True, help="Print failures: errors, failed tools, lines on stdout that are "
+        repeated_option("--method", "methods", metavar="NAME",
+            help="Print messages of this method, for example tools/*."),
+        repeated_option("--id", "ids", metavar="ID", help="Print the request with this id and its answer."),
+        flag_option("--errors", help="Print failures: errors, failed tools, lines on stdout that are "
                      "not messages, exit codes."),
-        click.Option(["--slow"], type=float, metavar="MS", help="Print answers that took this many milliseconds or "
+        value_option("--slow", type=float, metavar="MS", help="Print answers that took this many milliseconds or "
                      "more."),
-        click.Option(["--grep"], metavar="REGEX", help="Print messages that match this pattern, ignoring case."),
-        click.Option(["--full"], is_flag=True, help="Print whole messages."),
-        click.Option(["--follow", "-f"], is_flag=True, help="Wait for new messages, until Ctrl-C."),
-        click.Option(["--json", "as_json_lines"], is_flag=True, help="Print the records as JSON, one per line."),
+        value_option("--grep", metavar="REGEX", help="Print messages that match this pattern, ignoring case."),
+        flag_option("--full", help="Print whole messages."),
+        flag_option("--follow", "-f", help="Wait for new messages, until Ctrl-C."),
+        flag_option("--json", "as_json_lines", help="Print the records as JSON, one per line."),
     ],
 )  # fmt: skip
 def _show_command(

@@ -13,7 +13,7 @@ import click
 from msgspec import UNSET
 
 from mcpd.cli.commands.call import find_tool
-from mcpd.cli.options import client_command, json_option, server_options
+from mcpd.cli.options import client_command, json_option, repeated_option, server_options, target_argument, value_option
 from mcpd.cli.talk.arguments import arguments_of, read_schema, read_words
 from mcpd.cli.talk.connecting import ServerOptions, describe_error, open_client, run
 from mcpd.cli.talk.questions import LOG_LEVELS, log_line
@@ -51,14 +51,9 @@ _PING_HELP = """Send several pings to a server and print how long each answer to
     "watch",
     _WATCH_HELP,
     click.Argument(["words"], nargs=-1, metavar="[TARGET] [URI]..."),
-    click.Option(
-        ["--call", "calls"],
-        multiple=True,
-        metavar="'TOOL ARGUMENT…'",
-        help="Call this tool while watching. Can be repeated.",
-    ),
-    click.Option(
-        ["--log-level"],
+    repeated_option("--call", "calls", metavar="'TOOL ARGUMENT…'", help="Call this tool while watching."),
+    value_option(
+        "--log-level",
         type=click.Choice(LOG_LEVELS),
         default="info",
         metavar="LEVEL",
@@ -181,16 +176,18 @@ class _Watcher:
 @client_command(
     "ping",
     _PING_HELP,
-    click.Argument(["target"], required=False),
-    click.Option(
-        ["--count", "-c"],
+    target_argument(),
+    value_option(
+        "--count",
+        "-c",
         type=click.IntRange(min=1),
         default=4,
         metavar="NUMBER",
         help="Send this many pings. Default: 4.",
     ),
-    click.Option(
-        ["--interval", "-i"],
+    value_option(
+        "--interval",
+        "-i",
         type=click.FloatRange(min=0),
         default=1.0,
         metavar="SECONDS",
@@ -204,42 +201,48 @@ def ping_command(
     if target is not None and command:
         raise WrongUse(f"leave out {target!r}: the command after -- is the server")
     server = server_options(target, command, shared)
-    return run(lambda terminal: _ping(terminal, server, count, interval, as_json=as_json), server)
 
-
-async def _ping(terminal: Terminal, server: ServerOptions, count: int, interval: float, *, as_json: bool) -> int:
-    began = time.perf_counter()
-    async with open_client(server) as client:
-        opening = time.perf_counter() - began
-        info = client.server_info
-        name = f"{printable(info.name)} {printable(info.version)}" if info is not None else "the server"
-        if not as_json:
-            terminal.out_safe(f"{name} (protocol {client.version}), ready after {_ms(opening)}")
-
-        times: list[float] = []
-        failed = 0
-        for number in range(count):
-            if number:
-                await asyncio.sleep(interval)
-            at = time.perf_counter()
-            try:
-                await client.ping()
-            except McpdError as error:
-                failed += 1
-                terminal.note(f"mcpd: {number + 1}: {describe_error(error, server)}", "red")
-                continue
-            times.append(time.perf_counter() - at)
+    async def ping(terminal: Terminal) -> int:
+        began = time.perf_counter()
+        async with open_client(server) as client:
+            opening = time.perf_counter() - began
+            info = client.server_info
+            name = f"{printable(info.name)} {printable(info.version)}" if info is not None else "the server"
             if not as_json:
-                terminal.out_safe(f"{number + 1}: {_ms(times[-1])}")
+                terminal.out_safe(f"{name} (protocol {client.version}), ready after {_ms(opening)}")
 
-    if as_json:
-        found = {"server": info, "protocolVersion": client.version, "ready": opening, "times": times, "failed": failed}
-        terminal.print_json(found)
-    elif times:
-        average = sum(times) / len(times)
-        shown = " / ".join(map(_ms, (min(times), average, max(times))))
-        terminal.out_safe(f"{len(times)} of {count} answered; shortest / mean / longest: {shown}")
-    return 1 if failed else 0
+            times: list[float] = []
+            failed = 0
+            for number in range(count):
+                if number:
+                    await asyncio.sleep(interval)
+                at = time.perf_counter()
+                try:
+                    await client.ping()
+                except McpdError as error:
+                    failed += 1
+                    terminal.note(f"mcpd: {number + 1}: {describe_error(error, server)}", "red")
+                    continue
+                times.append(time.perf_counter() - at)
+                if not as_json:
+                    terminal.out_safe(f"{number + 1}: {_ms(times[-1])}")
+
+        if as_json:
+            found = {
+                "server": info,
+                "protocolVersion": client.version,
+                "ready": opening,
+                "times": times,
+                "failed": failed,
+            }
+            terminal.print_json(found)
+        elif times:
+            average = sum(times) / len(times)
+            shown = " / ".join(map(_ms, (min(times), average, max(times))))
+            terminal.out_safe(f"{len(times)} of {count} answered; shortest / mean / longest: {shown}")
+        return 1 if failed else 0
+
+    return run(ping, server)
 
 
 def _ms(seconds: float) -> str:

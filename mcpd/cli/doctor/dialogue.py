@@ -354,7 +354,10 @@ class Dialogue:
             if isinstance(each, dict) and ("method" in each or "result" in each or "error" in each):
                 self._take_message(each, len(line))
             else:
-                self._note_garbage(line)
+                self.garbage_lines += 1
+                self._garbage_bytes += len(line) + 1
+                if len(self.garbage) < _MAX_SHOWN:
+                    self.garbage.append(line[:200].decode("utf-8", "backslashreplace"))
         return self._garbage_bytes <= MAX_GARBAGE_BYTES
 
     def _take_message(self, message: dict[str, Any], size: int) -> None:
@@ -369,12 +372,6 @@ class Dialogue:
             self._waiting.set_result((message, size))
         else:
             self.strange_answers += 1
-
-    def _note_garbage(self, line: bytes) -> None:
-        self.garbage_lines += 1
-        self._garbage_bytes += len(line) + 1
-        if len(self.garbage) < _MAX_SHOWN:
-            self.garbage.append(line[:200].decode("utf-8", "backslashreplace"))
 
 
 class EntryList(Struct):

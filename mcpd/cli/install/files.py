@@ -47,6 +47,15 @@ class Content(Struct, frozen=True):
         return (_MARK if (self.data or b"").startswith(_MARK) else b"") + text.encode()
 
 
+@contextmanager
+def explained(text: str) -> Iterator[None]:
+    """Raise ConfigurationError for an OSError: the text, and the reason that the system gives."""
+    try:
+        yield
+    except OSError as error:
+        raise ConfigurationError(f"{text}: {error.strerror or error}") from None
+
+
 def read(path: str) -> Content:
     """Read a file, which need not exist. Raises ConfigurationError if it cannot be read, or is not a file."""
     path = os.path.abspath(path)
@@ -91,14 +100,12 @@ def write(before: Content, data: bytes | None) -> None:
     It refuses files that have changed since they were read, and files that their owner may not write.
     """
     check(before)
-    try:
+    with explained(f"{before.path} cannot be written"):
         if data is None:
             with suppress(FileNotFoundError):
                 os.unlink(before.target)
         else:
             _put(before, data)
-    except OSError as error:
-        raise ConfigurationError(f"{before.path} cannot be written: {error.strerror or error}") from None
 
 
 def back_up(before: Content, folder: str | None = None) -> str:
@@ -112,14 +119,12 @@ def back_up(before: Content, folder: str | None = None) -> str:
     place = folder or place
     stamp = f"{datetime.now(UTC):%Y%m%d-%H%M%S-%f}"
     path = os.path.join(place, f"{name}.{stamp}.mcpd-backup")
-    try:
+    with explained(f"{before.path} cannot be copied to {place}"):
         os.makedirs(place, mode=0o700, exist_ok=True)
         with replacing(path, mode=_NEW_MODE) as file:
             file.write(before.data)
         for old in sorted(glob(os.path.join(escape(place), f"{escape(name)}.*.mcpd-backup")))[:-_MAX_BACKUPS]:
             os.unlink(old)
-    except OSError as error:
-        raise ConfigurationError(f"{before.path} cannot be copied to {place}: {error.strerror or error}") from None
     return path
 
 

@@ -106,7 +106,11 @@ async def _check_file(file: CheckedFile, timeout: float, until: float) -> None:
         advice = f"quit {host.name} and install it again; if you removed it: mcpd uninstall {host.id} --name {name}"
         file.findings.append(Finding(text, advice, is_problem=False))
 
-    servers = {name: entry for name, entry in entries.items() if not (host.key == "extensions" and _is_builtin(entry))}
+    # Goose's own extensions are not MCP servers.
+    own = ("builtin", "platform", "frontend", "inline_python") if host.key == "extensions" else ()
+    servers = {
+        name: entry for name, entry in entries.items() if not (isinstance(entry, dict) and entry.get("type") in own)
+    }
     turns = asyncio.Semaphore(_AT_ONCE)
 
     async def check(name: str, entry: Any) -> CheckedServer:
@@ -216,11 +220,6 @@ def _find_duplicates(host: Host, entries: Mapping[str, Any], checked: CheckedFil
             text = f"it is the same server as {printable(first[same])}: its tools appear twice"
             server.findings.append(Finding(text, "remove one of the two", is_problem=False))
         first.setdefault(same, server.name)
-
-
-def _is_builtin(entry: Any) -> bool:
-    """Whether it is one of Goose's own extensions, which are not MCP servers."""
-    return isinstance(entry, dict) and entry.get("type") in ("builtin", "platform", "frontend", "inline_python")
 
 
 def _is_stale(target: CommandTarget) -> bool:
