@@ -54,8 +54,8 @@ _SECTIONS = {
         "auth": ("login", "Manage the users who may log in at your own server."),
     },
 }
+# By the name of a command: its module in `commands/`, and its line in the help.
 _COMMANDS = {name: row for rows in _SECTIONS.values() for name, row in rows.items()}
-"""By the name of a command: its module in `commands/`, and its line in the help."""
 
 _TRANSPORTS = ("--stdio", "--ws", "--http")
 
@@ -99,8 +99,8 @@ _OTHER_NAMES = {
     "help": "write mcpd --help",
 }
 
+# Commands whose arguments are name=value; users of other clients write them as options.
 _WITH_ARGUMENTS = {"call": "tool", "prompt": "prompt"}
-"""Commands whose arguments are name=value; users of other clients write them as options."""
 
 _EPILOG = """\b
 Examples:

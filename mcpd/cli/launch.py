@@ -94,17 +94,17 @@ def _readable(flag: str) -> tuple[str, Option | ServeOption | None]:
     return name, None
 
 
+# The same variable as in `workers.process`, which few starts load.
 _WORKER = "_MCPD_WORKER"
-"""The same variable as in `workers.process`, which few starts load."""
 
+# The delay of advice after tools were listed, in which a host may expect its first answers.
 _ADVICE_SECONDS = 1.0
-"""The delay of advice after tools were listed, in which a host may expect its first answers."""
 
 _TRANSPORTS = frozenset(("stdio", "ws", "http"))
 
 
+# Prints a line for the user who starts the server; a worker passes these lines to its parent.
 _print: Callable[[str], object] = lambda line: print(line, file=sys.stderr, flush=True)  # noqa: E731
-"""Prints a line for the user who starts the server; a worker passes these lines to its parent."""
 
 
 def launch(options: Options) -> int:
@@ -113,7 +113,7 @@ def launch(options: Options) -> int:
     The default transport is stdio if a program started us. In a terminal it is `--http :8080`, or `--ws :8080` if the
     http extra is not installed.
     """
-    from mcpd.cli.target import find, prepare_scripts
+    from mcpd.cli.target import prepare_scripts
 
     global _print
     if os.getpid() == 1:
@@ -121,12 +121,9 @@ def launch(options: Options) -> int:
 
         serve_below_init()
     began = time_ns()
-    if options.demo and options.target is not None:
-        raise ConfigurationError(f"--demo serves the demo server of mcpd: leave out {options.target} or --demo")
-    found = [find(each) for each in (DEMO if options.demo else options.target, *options.more_targets)]
+    found = _targets(options)
     left_out = prepare_scripts(found)
     target, from_file = found[0], frozenset[str]()
-    options.target = target.name
     place = None if options.more_targets else target.place
     if place is not None and target.configuration is not None:
         from_file = _take_file_options(options, target.configuration.serve, place)
@@ -169,6 +166,17 @@ def launch(options: Options) -> int:
         return run_parent(options, read_token(options.token_file), _print)
     _load_and_serve(options, found, left_out, began)
     return 0
+
+
+def _targets(options: Options) -> list[Found]:
+    """Find the targets. Raises ConfigurationError."""
+    from mcpd.cli.target import find
+
+    if options.demo and options.target is not None:
+        raise ConfigurationError(f"--demo serves the demo server of mcpd: leave out {options.target} or --demo")
+    found = [find(each) for each in (DEMO if options.demo else options.target, *options.more_targets)]
+    options.target = found[0].name
+    return found
 
 
 def _take_file_options(options: Options, values: Mapping[str, Any], place: ServerFolder) -> frozenset[str]:
@@ -286,8 +294,8 @@ class _Serving:
     def __init__(self, options: Options) -> None:
         self._options = options
         self.has_served = False
+        # Watches the files of the target, in a thread of its own.
         self.watch: Callable[[], None] | None = None
-        """Watches the files of the target, in a thread of its own."""
         self._protection: Protection | None = None
 
     def run(self, server: Server, wanted: object = None) -> None:

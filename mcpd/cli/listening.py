@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from mcpd.transports.authentication import Protection
 
 
+# Members of `Options`, and the members of `AuthSettings` that they replace.
 _FLAGS = {"issuer": "issuer", "audience": "audience", "scope": "scopes", "tokens_file": "tokens_file"}
-"""Members of `Options`, and the members of `AuthSettings` that they replace."""
 
 
 def settings_of_table(table: AuthTable, place: ServerFolder) -> dict[str, Any]:

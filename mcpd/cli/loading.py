@@ -22,15 +22,15 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+# The top-level packages that `mcpd.compat` replaces: the keys of `compat.install.LIBRARIES`.
 LIBRARIES = ("mcp", "mcp_types", "fastmcp")
-"""The top-level packages that `mcpd.compat` replaces: the keys of `compat.install.LIBRARIES`."""
 
 
 class LoadedBy(Protocol):
     """The caller that loads a target and serves the servers whose `run()` the target calls."""
 
+    # Whether the target called `run()`.
     has_served: bool
-    """Whether the target called `run()`."""
 
     def run(self, server: Server, settings: Settings) -> None:
         """Serve until stopped; blocks."""
@@ -51,8 +51,8 @@ class ImportWatch:
 
     def __init__(self, loaded_by: LoadedBy | None) -> None:
         self._loaded_by = loaded_by
+        # Whether the target imports such a library.
         self.has_seen = False
-        """Whether the target imports such a library."""
         self.when_seen: Callable[[], None] = lambda: None
 
     def __enter__(self) -> ImportWatch:

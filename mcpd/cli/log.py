@@ -31,14 +31,14 @@ from msgspec import Struct
 
 from mcpd.protocol.wire import trace_context
 
+# How many similar records are written within `WINDOW`.
 MOST_ALIKE = 10
-"""How many similar records are written within `WINDOW`."""
 
+# In seconds.
 WINDOW = 10.0
-"""In seconds."""
 
+# How much of a traceback is written: the beginning and the end.
 MOST_TRACEBACK_CHARACTERS = 16 * 1024
-"""How much of a traceback is written: the beginning and the end."""
 
 _MOST_KINDS = 256
 _TEMPLATE_CHARACTERS = 120
@@ -273,11 +273,11 @@ def _exception_place(record: logging.LogRecord) -> object:
     return type(record.exc_info[1]), None if place is None else (place.tb_frame.f_code.co_filename, place.tb_lineno)
 
 
+# How much output may wait for the reader of stderr; more is dropped.
 MOST_WAITING_BYTES = 1024 * 1024
-"""How much output may wait for the reader of stderr; more is dropped."""
 
+# How long the end of the process waits for the reader to take the last lines.
 LAST_SECONDS = 0.5
-"""How long the end of the process waits for the reader to take the last lines."""
 
 
 def configure(level: str, target: str | None = None, log_format: str = "text") -> None:

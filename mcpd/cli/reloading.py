@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("mcpd")
 
+# How long the import of a changed target may take.
 IMPORT_SECONDS = 10.0
-"""How long the import of a changed target may take."""
 
+# How often a target is loaded again if its files change during the import.
 _MOST_ROUNDS = 10
-"""How often a target is loaded again if its files change during the import."""
 
 
 class ReloadedTarget:

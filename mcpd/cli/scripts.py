@@ -26,8 +26,8 @@ from mcpd.cli.install.formats.toml import toml_key, toml_value
 from mcpd.errors import ConfigurationError
 from mcpd.protocol.printable import printable
 
+# The environment variable of a process that runs in the environment of its scripts; lists the files left out.
 ENTERED = "_MCPD_SCRIPT"
-"""The environment variable of a process that runs in the environment of its scripts; lists the files left out."""
 
 _START = (
     "import site, sys; sys.argv[0] = {program!r}; [site.addsitedir(path) for path in {paths!r}]; "

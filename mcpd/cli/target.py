@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from mcpd.sources.tables import Configuration
     from mcpd.sources.watch import Watched
 
+# Makes the object that watches a target's files, from the options and the start of loading in nanoseconds.
 Watcher: TypeAlias = "Callable[[Options, int], Watched]"
-"""Makes the object that watches a target's files, from the options and the start of loading in nanoseconds."""
 
 _HEADER_MARK = b"# /// script"
 _MOST_HEADER_BYTES = 1024 * 1024
@@ -43,12 +43,12 @@ _MOST_FILES = 1000  # the same as `MOST_OF_A_KIND` of `sources.tree`, which most
 class Found(Struct, frozen=True):
     """The file, module or folder that TARGET names; its code is not loaded yet."""
 
+    # TARGET as it was written, or DEMO; None for the current server folder.
     name: str | None
-    """TARGET as it was written, or DEMO; None for the current server folder."""
+    # The folder, if TARGET is a folder.
     place: ServerFolder | None = None
-    """The folder, if TARGET is a folder."""
+    # The content of the folder's mcpd.toml, if it has one.
     configuration: Configuration | None = None
-    """The content of the folder's mcpd.toml, if it has one."""
 
 
 def find(target: str | None) -> Found:

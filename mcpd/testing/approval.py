@@ -23,13 +23,13 @@ _VERSION = 1
 _MAX_BYTES = 64 * 1024 * 1024
 """A larger file is not an approval file: a device may have no end."""
 
-_KINDS = {"tools": "name", "resources": "uri", "resourceTemplates": "uriTemplate", "prompts": "name"}
+KINDS = {"tools": "name", "resources": "uri", "resourceTemplates": "uriTemplate", "prompts": "name"}
 """The kinds of entries, and the member that identifies an entry."""
 
 _NAMES = {"tools": "tool", "resources": "resource", "resourceTemplates": "resource template", "prompts": "prompt"}
 
 Offerings: TypeAlias = dict[str, Any]
-"""`server`, and a list of entries for each of `_KINDS`."""
+"""`server`, and a list of entries for each of `KINDS`."""
 
 
 class Change(Struct, frozen=True):
@@ -82,7 +82,7 @@ def _locked(server: Server) -> Offerings:
 def _keyed(found: Offerings) -> dict[str, Any]:
     """Entries by their names, so that a new entry is a small difference in the file."""
     keyed: dict[str, Any] = {_FORMAT: _VERSION, "server": found["server"]}
-    for kind, member in _KINDS.items():
+    for kind, member in KINDS.items():
         keyed[kind] = {
             entry[member]: {key: value for key, value in entry.items() if key != member} for entry in found[kind]
         }
@@ -99,7 +99,7 @@ def _read(path: str | os.PathLike[str]) -> Offerings:
         if keyed[_FORMAT] != _VERSION:
             raise ConfigurationError(f"{path} was written by a newer mcpd; write it again")
         found: Offerings = {"server": dict(keyed["server"])}
-        for kind, member in _KINDS.items():
+        for kind, member in KINDS.items():
             found[kind] = [{member: key, **entry} for key, entry in keyed.get(kind, {}).items()]
     except FileNotFoundError:
         raise
@@ -128,7 +128,7 @@ def offerings(server: Server) -> Offerings:
         "resourceTemplates": catalog.templates,
         "prompts": catalog.prompts,
     }
-    for kind in _KINDS:
+    for kind in KINDS:
         entries = found[kind] = []
         for entry in listings[kind]:
             try:
@@ -144,7 +144,7 @@ def offerings(server: Server) -> Offerings:
 def compare(old: Offerings, new: Offerings) -> list[Change]:
     """All changes between two states, breaking ones first. A different order of entries is not a change."""
     found = [Change("server", text, is_breaking) for text, is_breaking in _members(old["server"], new["server"], ())]
-    for kind, member in _KINDS.items():
+    for kind, member in KINDS.items():
         before = {entry[member]: entry for entry in old.get(kind, ())}
         now = {entry[member]: entry for entry in new.get(kind, ())}
         for key in sorted(before.keys() | now.keys()):

@@ -50,10 +50,8 @@ from mcpd.client.targets.named import CommandTarget, FileTarget
 from mcpd.errors import ConfigurationError
 from mcpd.sources.lookup import FOLDERS, folder_at
 
+# The folder in a bundle with the files of the target. A folder keeps its own name below it, which may be the server's.
 _SOURCES = "src"
-"""The folder in a bundle with the files of the target. A folder keeps its own name below it, which may be the
-server's.
-"""
 _MAIN = "main.py"
 _ICON = "icon.png"
 _MAIN_TEXT = '''"""Starts the server of this bundle: written by `mcpd bundle`."""
@@ -68,8 +66,8 @@ main(["serve", "--stdio", {where}])
 _PYTHON = ">=3.11"
 _PNG = b"\x89PNG\r\n\x1a\n"
 _MAX_ICON_BYTES = 5 * 1024 * 1024
+# Libraries whose servers mcpd runs without them.
 _COMPATIBLE = ("mcp", "fastmcp")
-"""Libraries whose servers mcpd runs without them."""
 _LIBRARIES = {"mcpd", *_COMPATIBLE}
 _VERSION = re.compile(r"\d+\.\d+\.\d+(-[0-9A-Za-z.-]+)?(\+[0-9A-Za-z.-]+)?")
 
@@ -91,12 +89,12 @@ class BundleSources(Struct, frozen=True, kw_only=True):
 
     root: str
     project: Project
+    # Bytes, or the path of a file to read, by the path in the bundle.
     files: dict[str, bytes | str]
-    """Bytes, or the path of a file to read, by the path in the bundle."""
+    # The reason, by path, for each file that is left out.
     left_out: dict[str, str]
-    """The reason, by path, for each file that is left out."""
+    # The folder in the bundle that corresponds to `root`.
     inside: str = _SOURCES
-    """The folder in the bundle that corresponds to `root`."""
     warnings: tuple[str, ...] = ()
 
 

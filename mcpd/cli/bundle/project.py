@@ -25,8 +25,8 @@ from mcpd.cli.scripts import read_header
 from mcpd.errors import ConfigurationError
 from mcpd.transports.files import replacing
 
+# A file with further patterns of files to leave out, one per line, as the official tool reads it.
 IGNORE = ".mcpbignore"
-"""A file with further patterns of files to leave out, one per line, as the official tool reads it."""
 
 MAX_BYTES = 512 * 1024 * 1024
 MAX_FILES = 50_000
@@ -45,23 +45,23 @@ _OF_ALL_KINDS = "in a folder with files of all kinds; --include takes it"
 class Collected(Struct):
     """The selected files, with paths relative to the folder and `/` as separator."""
 
+    # The path of the file to read, by its path in the bundle.
     files: dict[str, str]
-    """The path of the file to read, by its path in the bundle."""
+    # The reason, by path, for each file that is left out. Folders end with `/`.
     left_out: dict[str, str]
-    """The reason, by path, for each file that is left out. Folders end with `/`."""
     bytes: int = 0
 
 
 class Selection(Struct, frozen=True):
     """The rules that select files below a folder. Patterns match names, or paths below the folder."""
 
+    # The Python files and packages to take; None for all.
     code: frozenset[str] | None = None
-    """The Python files and packages to take; None for all."""
+    # Whether to take files that are not Python.
     has_data: bool = True
-    """Whether to take files that are not Python."""
     ignored: tuple[str, ...] = ()
+    # Patterns of files to take although they are hidden, ignored, not imported, or look like secrets.
     included: tuple[str, ...] = ()
-    """Patterns of files to take although they are hidden, ignored, not imported, or look like secrets."""
     excluded: tuple[str, ...] = ()
 
     def reason_left_out(self, inside: str, path: str, *, is_folder: bool = False) -> str:
@@ -305,8 +305,8 @@ class Project(Struct, frozen=True, kw_only=True, rename="kebab"):
     authors: tuple[Person, ...] = ()
     license: str | dict[str, str] = ""
     keywords: tuple[str, ...] = ()
+    # By lower-case label.
     urls: dict[str, str] = {}
-    """By lower-case label."""
     scripts: dict[str, str] = {}
     requires_python: str = ""
     dependencies: tuple[str, ...] | None = None

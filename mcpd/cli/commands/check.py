@@ -6,7 +6,7 @@ import logging
 import os
 import shlex
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from contextlib import closing, nullcontext, redirect_stdout
 from importlib.metadata import packages_distributions
 from traceback import walk_stack
@@ -29,12 +29,11 @@ from mcpd.server.checks import token_problems
 from mcpd.server.registry.entries import Problem
 from mcpd.server.settings import Option, command_options
 from mcpd.sources.scaffold import write_folder
+from mcpd.testing.approval import KINDS, Change, check_lock, offerings, write_lock
 
 if TYPE_CHECKING:
     from mcpd.protocol.principal import Principal
     from mcpd.server import Server
-    from mcpd.server.registry.entries import ToolEntry
-    from mcpd.testing.approval import Change
 
 
 _INIT_HELP = """Write a small server into DIR to start from: tools, an app, a resource, a prompt and mcpd.toml.
@@ -188,14 +187,17 @@ def _refusal(target: str | None, error: Exception) -> Problem:
 
 def _list(server: Server, verbose: bool) -> None:
     click.echo(f"{server.name} {server.identity.version}")
-    for title, offers in _offers(server):
-        if offers:
-            click.echo(f"{title} ({len(offers)})")
-        for name, text, details in offers:
-            click.echo(f"  {name}{'  ' + text if text else ''}")
-            for heading, schema in details if verbose else ():
-                shown = format(encode(schema), indent=2).decode().replace("\n", "\n      ")
-                click.echo(f"    {heading}\n      {shown}")
+    found = offerings(server)
+    for kind, member in KINDS.items():
+        if found[kind]:
+            click.echo(f"{kind.replace('T', ' t')} ({len(found[kind])})")
+        for entry in found[kind]:
+            text = first_line(entry.get("description")) if member == "name" else entry.get("mimeType", "")
+            click.echo(f"  {entry[member]}{'  ' + text if text else ''}")
+            for name in ("inputSchema", "outputSchema", "arguments") if verbose else ():
+                if name in entry:
+                    shown = format(encode(entry[name]), indent=2).decode().replace("\n", "\n      ")
+                    click.echo(f"    {name.removesuffix('Schema')}\n      {shown}")
 
 
 def _principals(target: str | None, tokens_file: str | None, server: Server) -> Iterable[Principal]:
@@ -225,8 +227,6 @@ def _problems(server: Server, collector: _LogCollector, principals: Iterable[Pri
 
 def _compare(server: Server, lock: str, write: bool, report: _Report) -> None:
     """Compare the server with an approval file, or write the file. Raises ConfigurationError."""
-    from mcpd.testing.approval import check_lock, write_lock
-
     if write:
         report.changes = write_lock(server, lock)
         report.note = f"wrote {lock}"
@@ -270,8 +270,6 @@ class _Report:
 
     def as_json(self, server: Server | None) -> str:
         """Everything as one JSON object, with the offers of the server if it was loaded."""
-        from mcpd.testing.approval import offerings
-
         members: dict[str, Any] = {"target": self.target, "server": None}
         for kind, is_error in (("problems", True), ("warnings", False)):
             found = (problem for problem in self.problems if problem.is_error is is_error)
@@ -311,35 +309,3 @@ class _LogCollector(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         self.texts[record.getMessage()] = record.levelno
-
-
-_Details = list[tuple[str, Any]]
-
-
-def _offers(server: Server) -> Iterator[tuple[str, list[tuple[str, str, _Details]]]]:
-    """Each kind of offer, with the name, description and details of each."""
-    from mcpd.server.registry.tools import metadata_of
-
-    catalog = server.catalog
-    yield (
-        "tools",
-        [(entry.key, first_line(metadata_of(entry).description), _schemas(entry)) for entry in catalog.tools],
-    )
-    for title, listing in (("resources", catalog.resources), ("resource templates", catalog.templates)):
-        yield title, [(entry.key, entry.listed(frozenset()).mime_type or "", []) for entry in listing]
-    yield (
-        "prompts",
-        [
-            (prompt.name, first_line(prompt.description), [("arguments", prompt.arguments)])
-            for prompt in (entry.listed(frozenset()) for entry in catalog.prompts)
-        ],
-    )
-
-
-def _schemas(entry: ToolEntry) -> _Details:
-    try:
-        tool = entry.listed(frozenset())
-    except Exception:  # the problems name a tool whose schema cannot be made
-        return []
-    found: _Details = [("input", tool.input_schema)]
-    return found if tool.output_schema is None else [*found, ("output", tool.output_schema)]

@@ -11,7 +11,7 @@ import re
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import IO, Any, Protocol
 
@@ -25,124 +25,16 @@ from mcpd.protocol.types.base import META
 from mcpd.protocol.versions import table
 from mcpd.transports.child import ChildProcess, Ending
 
+# A line that is longer is not read to its end.
 MAX_LINE_BYTES = 64 * 1024 * 1024
-"""A line that is longer is not read to its end."""
 
 _READ_BYTES = 65536
 _STDERR_KEPT = 4096
 _LINES = 12
 
 
+# The variables that hosts built on the official libraries pass to a server, beside the variables of its entry.
 PASSED_VARIABLES = ("HOME", "LOGNAME", "PATH", "SHELL", "TERM", "USER")
-"""The variables that hosts built on the official libraries pass to a server, beside the variables of its entry."""
-
-
-class Child:
-    """A running server process. Create it with `start`; call `end` in any case."""
-
-    def __init__(self, process: ChildProcess, on_line: Callable[[bytes], bool]) -> None:
-        self.process = process
-        self.began = time.monotonic()
-        self.first_byte: float | None = None
-        """Seconds from the start to the first byte on stdout; None before that."""
-        self.stderr_bytes = 0
-        self.flood = ""
-        """Why its stdout is no longer read; empty while it is."""
-        self.is_over = asyncio.Event()
-        """Set when nothing more is read from stdout."""
-        self._on_line = on_line
-        self._stderr = b""
-        self._pipes: list[asyncio.BaseTransport] = []
-        self._stdin: asyncio.WriteTransport
-        self._reading: list[asyncio.Task[None]] = []
-
-    @classmethod
-    async def start(
-        cls, target: CommandTarget, on_line: Callable[[bytes], bool], environment: Mapping[str, str] | None = None
-    ) -> Child:
-        """Start the process. `on_line` is called with each line of stdout, and returns whether to read on.
-
-        The process gets `environment` (default: this process's) and the target's own variables. Raises OSError or
-        ValueError.
-        """
-        process = ChildProcess(
-            target.command,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            env={**(os.environ if environment is None else environment), **(target.env or {})},
-            cwd=target.cwd,
-        )
-        child = cls(process, on_line)
-        loop = asyncio.get_running_loop()
-        child._stdin, _ = await loop.connect_write_pipe(asyncio.BaseProtocol, process.stdin)
-        child._pipes.append(child._stdin)
-        stdout, stderr = await child._reader(process.stdout), await child._reader(process.stderr)
-        readers = (child._read_stdout(stdout), child._read_stderr(stderr))
-        child._reading = [asyncio.create_task(reader) for reader in readers]
-        return child
-
-    async def _reader(self, pipe: IO[bytes] | None) -> asyncio.StreamReader:
-        reader = asyncio.StreamReader(2 * _READ_BYTES)
-        loop = asyncio.get_running_loop()
-        transport, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), pipe)
-        self._pipes.append(transport)
-        return reader
-
-    @property
-    def stderr_lines(self) -> list[str]:
-        """The last lines on stderr."""
-        return [line for line in self._stderr.decode("utf-8", "replace").splitlines() if line.strip()][-_LINES:]
-
-    def write(self, line: bytes) -> None:
-        """Send a line. If the server does not read it, no answer arrives."""
-        self._stdin.write(line + b"\n")
-
-    async def end(self) -> Ending:
-        """Close the input of the process, and end it with everything that it has started."""
-        try:
-            # A pipe does not close while the server has not read everything.
-            if self._stdin.get_write_buffer_size():
-                self._stdin.abort()
-            self._stdin.close()
-            return await self.process.end()
-        finally:
-            self.process.kill()
-            for task in self._reading:
-                task.cancel()
-            await asyncio.gather(*self._reading, return_exceptions=True)
-            # Processes that were left behind may hold the pipes open.
-            for pipe in self._pipes:
-                pipe.close()
-
-    async def _read_stdout(self, stdout: asyncio.StreamReader) -> None:
-        parts: list[bytes] = []
-        size = 0
-        try:
-            while data := await stdout.read(_READ_BYTES):
-                if self.first_byte is None:
-                    self.first_byte = time.monotonic() - self.began
-                *lines, rest = data.split(b"\n")
-                for line in lines:
-                    whole = b"".join((*parts, line))
-                    parts, size = [], 0
-                    if not self._on_line(whole):
-                        self.flood = "it writes too much that is not a message"
-                        return
-                parts.append(rest)
-                size += len(rest)
-                if size > MAX_LINE_BYTES:
-                    self.flood = f"it wrote a line of more than {MAX_LINE_BYTES // 1024 // 1024} MiB"
-                    return
-            if rest := b"".join(parts):
-                self._on_line(rest)
-        finally:
-            self.is_over.set()
-
-    async def _read_stderr(self, stderr: asyncio.StreamReader) -> None:
-        while data := await stderr.read(_READ_BYTES):
-            self.stderr_bytes += len(data)
-            self._stderr = (self._stderr + data)[-_STDERR_KEPT:]
 
 
 _EXPLAINS = re.compile(
@@ -202,14 +94,14 @@ def advice_for_ending(lines: list[str], code: int) -> str:
     return "start it in a terminal and read what it prints"
 
 
+# The versions in which a server is greeted: the one that most hosts speak, and the newest.
 WITH_HANDSHAKE, WITHOUT_HANDSHAKE = table.NEWEST_LEGACY, table.SUPPORTED[0]
-"""The versions in which a server is greeted: the one that most hosts speak, and the newest."""
 
+# A server that writes more bytes than this to stdout which are not messages is no longer read.
 MAX_GARBAGE_BYTES = 1024 * 1024
-"""A server that writes more bytes than this to stdout which are not messages is no longer read."""
 
+# A list with more pages is taken to be endless.
 MAX_PAGES = 1000
-"""A list with more pages is taken to be endless."""
 
 _MAX_SHOWN = 5
 _END_SECONDS = 0.5
@@ -221,11 +113,11 @@ class Answer(Struct, frozen=True):
 
     seconds: float
     result: dict[str, Any] | None = None
+    # Code and message.
     error: str = ""
-    """Code and message."""
     code: int | None = None
+    # The size of the whole message, in bytes.
     size: int = 0
-    """The size of the whole message, in bytes."""
 
 
 class NoAnswer(Exception):
@@ -240,29 +132,112 @@ class Peer(Protocol):
 
 
 class Dialogue:
-    """A server process and one caller that sends it requests, one after the other."""
+    """A server process and one caller that sends it requests, one after the other. Call `end` in any case."""
 
     def __init__(self, timeout: float) -> None:
         self.timeout = timeout
-        self.child: Child
+        self.process: ChildProcess
+        # Seconds from the start to the first byte on stdout; None before that.
+        self.first_byte: float | None = None
+        self.stderr_bytes = 0
+        # Why its stdout is no longer read; empty while it is.
+        self.flood = ""
+        # The version that each request states, in protocol versions without a handshake.
         self.envelope: str | None = None
-        """The version that each request states, in protocol versions without a handshake."""
+        # The client capabilities that each request then states.
         self.capabilities: Mapping[str, Any] | None = None
-        """The client capabilities that each request then states."""
+        # The first lines on stdout that were not messages.
         self.garbage: list[str] = []
-        """The first lines on stdout that were not messages."""
         self.garbage_lines = 0
+        # Responses to requests that were never sent, or that were already answered.
         self.strange_answers = 0
-        """Responses to requests that were never sent, or that were already answered."""
+        # The methods of the requests that the server has sent.
         self.asked: list[str] = []
-        """The methods of the requests that the server has sent."""
         self._garbage_bytes = 0
         self._last_id = 0
         self._waiting: asyncio.Future[tuple[dict[str, Any], int]] | None = None
+        self._began = time.monotonic()
+        # Set when nothing more is read from stdout.
+        self._is_over = asyncio.Event()
+        self._stderr = b""
+        self._pipes: list[asyncio.BaseTransport] = []
+        self._stdin: asyncio.WriteTransport
+        self._reading: list[asyncio.Task[None]] = []
 
-    async def start(self, target: CommandTarget, environment: Mapping[str, str] | None = None) -> None:
-        """Start the process; see `Child.start`. Raises OSError or ValueError."""
-        self.child = await Child.start(target, self._take, environment)
+    async def start(self, target: CommandTarget, environment: Mapping[str, str] = os.environ) -> None:
+        """Start the process with these variables and the target's own. Raises OSError or ValueError."""
+        self._began = time.monotonic()
+        self.process = ChildProcess(
+            target.command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env={**environment, **(target.env or {})},
+            cwd=target.cwd,
+        )
+        loop = asyncio.get_running_loop()
+        self._stdin, _ = await loop.connect_write_pipe(asyncio.BaseProtocol, self.process.stdin)
+        self._pipes.append(self._stdin)
+        stdout, stderr = await self._reader(self.process.stdout), await self._reader(self.process.stderr)
+        self._reading = [loop.create_task(self._read_stdout(stdout)), loop.create_task(self._read_stderr(stderr))]
+
+    async def _reader(self, pipe: IO[bytes] | None) -> asyncio.StreamReader:
+        reader = asyncio.StreamReader(2 * _READ_BYTES)
+        loop = asyncio.get_running_loop()
+        transport, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), pipe)
+        self._pipes.append(transport)
+        return reader
+
+    @property
+    def stderr_lines(self) -> list[str]:
+        """The last lines on stderr."""
+        return [line for line in self._stderr.decode("utf-8", "replace").splitlines() if line.strip()][-_LINES:]
+
+    async def end(self) -> Ending:
+        """Close the input of the process, and end it with everything that it has started."""
+        try:
+            # A pipe does not close while the server has not read everything.
+            if self._stdin.get_write_buffer_size():
+                self._stdin.abort()
+            self._stdin.close()
+            return await self.process.end()
+        finally:
+            self.process.kill()
+            for task in self._reading:
+                task.cancel()
+            await asyncio.gather(*self._reading, return_exceptions=True)
+            # Processes that were left behind may hold the pipes open.
+            for pipe in self._pipes:
+                pipe.close()
+
+    async def _read_stdout(self, stdout: asyncio.StreamReader) -> None:
+        parts: list[bytes] = []
+        size = 0
+        try:
+            while data := await stdout.read(_READ_BYTES):
+                if self.first_byte is None:
+                    self.first_byte = time.monotonic() - self._began
+                *lines, rest = data.split(b"\n")
+                for line in lines:
+                    whole = b"".join((*parts, line))
+                    parts, size = [], 0
+                    if not self._take(whole):
+                        self.flood = "it writes too much that is not a message"
+                        return
+                parts.append(rest)
+                size += len(rest)
+                if size > MAX_LINE_BYTES:
+                    self.flood = f"it wrote a line of more than {MAX_LINE_BYTES // 1024 // 1024} MiB"
+                    return
+            if rest := b"".join(parts):
+                self._take(rest)
+        finally:
+            self._is_over.set()
+
+    async def _read_stderr(self, stderr: asyncio.StreamReader) -> None:
+        while data := await stderr.read(_READ_BYTES):
+            self.stderr_bytes += len(data)
+            self._stderr = (self._stderr + data)[-_STDERR_KEPT:]
 
     async def request(self, method: str, params: Mapping[str, Any] | None = None) -> Answer:
         """Send a request, and wait for its response. Raises NoAnswer."""
@@ -309,10 +284,10 @@ class Dialogue:
 
     def advice_on_silence(self) -> str:
         """Return the advice for a server that was started but does not answer."""
-        code = self.child.process.returncode
+        code = self.process.returncode
         if code is not None:
-            return advice_for_ending(self.child.stderr_lines, code)
-        if self.child.flood:
+            return advice_for_ending(self.stderr_lines, code)
+        if self.flood:
             return "write only messages to stdout, and everything else to stderr"
         if self.garbage_lines:
             return "it writes text instead of messages: does it need an option to speak MCP on stdin and stdout?"
@@ -323,26 +298,26 @@ class Dialogue:
 
     async def notify(self, method: str) -> None:
         """Send a notification."""
-        self.child.write(encode({"jsonrpc": "2.0", "method": method}))
-
-    async def end(self) -> Ending:
-        """End the process."""
-        return await self.child.end()
+        self._send(encode({"jsonrpc": "2.0", "method": method}))
 
     async def _write_and_watch(self, line: bytes) -> None:
-        self.child.write(line)
-        await self.child.is_over.wait()
+        self._send(line)
+        await self._is_over.wait()
         # Most servers close their stdout by ending, which shows a moment later.
         with suppress(TimeoutError):
-            await asyncio.wait_for(self.child.process.wait(), _END_SECONDS)
+            await asyncio.wait_for(self.process.wait(), _END_SECONDS)
 
     def _why(self, method: str) -> str:
-        if self.child.flood:
-            return f"is no longer read: {self.child.flood}"
-        code = self.child.process.returncode
+        if self.flood:
+            return f"is no longer read: {self.flood}"
+        code = self.process.returncode
         if code is None:
             return f"closed its stdout instead of answering {method}"
         return f"ended instead of answering {method} ({describe_ending(code)})"
+
+    def _send(self, line: bytes) -> None:
+        # If the server does not read it, no answer arrives.
+        self._stdin.write(line + b"\n")
 
     def _take(self, line: bytes) -> bool:
         """Handle one line of stdout; return whether to read on."""
@@ -367,7 +342,7 @@ class Dialogue:
                 answer: dict[str, Any] = {"error": {"code": -32601, "message": "mcpd doctor answers no requests"}}
                 if message["method"] == "ping":
                     answer = {"result": {}}
-                self.child.write(encode({"jsonrpc": "2.0", "id": message["id"], **answer}))
+                self._send(encode({"jsonrpc": "2.0", "id": message["id"], **answer}))
         elif self._waiting is not None and not self._waiting.done() and message.get("id") == self._last_id:
             self._waiting.set_result((message, size))
         else:
@@ -379,8 +354,8 @@ class EntryList(Struct):
 
     entries: list[Any]
     pages: int
+    # How long all pages took together.
     seconds: float
-    """How long all pages took together."""
 
 
 async def read_list(peer: Peer, method: str, member: str, *, is_optional: bool) -> EntryList:

@@ -34,12 +34,12 @@ class Endpoint(Struct, frozen=True):
     """A URL at which a server answers."""
 
     web: Web
+    # The response to the first request.
     reply: Reply
-    """The response to the first request."""
+    # The version of the first request.
     version: str = WITH_HANDSHAKE
-    """The version of the first request."""
+    # Whether it speaks HTTP+SSE, the transport of 2024-11-05.
     is_old: bool = False
-    """Whether it speaks HTTP+SSE, the transport of 2024-11-05."""
 
     @property
     def session(self) -> str | None:
@@ -227,8 +227,8 @@ async def _try_cors(web: Web, report: Report) -> None:
         report.ok("CORS", f"pages of {printable(allowed)} may send requests")
 
 
+# Seconds that a stream may take to begin.
 _SECONDS = 5.0
-"""Seconds that a stream may take to begin."""
 
 _SLOW_SECONDS = 1.0
 

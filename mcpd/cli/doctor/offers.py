@@ -27,13 +27,13 @@ if TYPE_CHECKING:
 _MAX_SHOWN = 10
 _SLOW_SECONDS = 5.0
 
+# The lists of a server: the capability that declares each, its method, the member of the result, and its name.
 LISTS = (
     ("tools", "tools/list", "tools", "tools"),
     ("resources", "resources/list", "resources", "resources"),
     ("resources", "resources/templates/list", "resourceTemplates", "resource templates"),
     ("prompts", "prompts/list", "prompts", "prompts"),
 )
-"""The lists of a server: the capability that declares each, its method, the member of the result, and its name."""
 
 
 def report_identity(opening: Mapping[str, Any], report: Report) -> None:

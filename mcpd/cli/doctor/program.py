@@ -147,11 +147,11 @@ def _has_script(target: CommandTarget, report: Report) -> bool:
 
 
 _SLOW_SECONDS = 3.0
+# How many copies of the server run at once while versions are tried.
 _AT_ONCE = 2
-"""How many copies of the server run at once while versions are tried."""
 
+# The capabilities of a host with all known extensions. Servers declare theirs only to such hosts.
 _WITH_EXTENSIONS = {"extensions": OFFER}
-"""The capabilities of a host with all known extensions. Servers declare theirs only to such hosts."""
 
 _FLOOD_BYTES = 1024 * 1024
 
@@ -179,8 +179,8 @@ async def try_command(target: CommandTarget, report: Report, timeout: float) -> 
     finally:
         ending = await dialogue.end()
     _judge_stdout(dialogue, report)
-    if dialogue.child.stderr_bytes > _FLOOD_BYTES:
-        text = f"{dialogue.child.stderr_bytes:,} bytes on stderr in this short time"
+    if dialogue.stderr_bytes > _FLOOD_BYTES:
+        text = f"{dialogue.stderr_bytes:,} bytes on stderr in this short time"
         report.warn("stderr", text, "hosts keep it in their logs, and some stop reading: write less")
     if has_begun:
         _judge_end(ending, report)
@@ -194,7 +194,7 @@ async def _begin(dialogue: Dialogue, report: Report) -> dict[str, Any] | None:
     try:
         answer = await dialogue.greet()
     except NoAnswer as error:
-        lines = dialogue.child.stderr_lines
+        lines = dialogue.stderr_lines
         said = f"; its stderr says: {printable(explaining_line(lines), 300)}" if lines else ""
         text = str(error).replace(" initialize", " the first request (initialize)", 1)
         report.fail("started", f"the server {text}{said}", dialogue.advice_on_silence(), stderr=lines)
@@ -211,7 +211,7 @@ async def _begin(dialogue: Dialogue, report: Report) -> dict[str, Any] | None:
 
 
 def _judge_start(dialogue: Dialogue, answer: Answer, report: Report) -> None:
-    pid, first = dialogue.child.process.pid, dialogue.child.first_byte or 0.0
+    pid, first = dialogue.process.pid, dialogue.first_byte or 0.0
     report.ok("started", f"process {pid}", first_byte=round(first, 4))
     text = f"after {answer.seconds:.2f} s" if answer.seconds >= 0.01 else f"after {answer.seconds * 1000:.1f} ms"
     if answer.seconds > _SLOW_SECONDS:
@@ -258,7 +258,7 @@ def _judge_stdout(dialogue: Dialogue, report: Report) -> None:
     elif dialogue.strange_answers:
         text = f"{dialogue.strange_answers} responses belong to no request, or came twice"
         report.warn("stdout clean", text, "answer each request once, with its own `id`")
-    elif dialogue.child.first_byte is not None:
+    elif dialogue.first_byte is not None:
         report.ok("stdout clean", "nothing but messages")
 
 
@@ -295,7 +295,7 @@ async def _try_as_hosts_do(target: CommandTarget, report: Report, timeout: float
     except (OSError, ValueError) as error:
         why = f"cannot be started: {error}"
     except NoAnswer as error:
-        lines = dialogue.child.stderr_lines
+        lines = dialogue.stderr_lines
         why = f"{error}{f'; its stderr says: {printable(lines[-1], 300)}' if lines else ''}"
 
     if why:

@@ -7,24 +7,24 @@ from typing import Any, Literal, TypeAlias
 
 from msgspec import Struct, field
 
+# `warning`: it works, but not everywhere, or not as well as it could. `problem`: it does not work.
 Status: TypeAlias = Literal["ok", "warning", "problem", "skipped"]
-"""`warning`: it works, but not everywhere, or not as well as it could. `problem`: it does not work."""
 
 
 class Step(Struct, frozen=True, kw_only=True):
     """The outcome of one check."""
 
+    # One or two words, the same for every server.
     name: str
-    """One or two words, the same for every server."""
     status: Status
+    # What was found.
     text: str
-    """What was found."""
+    # What to do about it; may be empty.
     advice: str = ""
-    """What to do about it; may be empty."""
+    # How long it took, if that matters.
     seconds: float | None = None
-    """How long it took, if that matters."""
+    # The findings for programs.
     details: dict[str, Any] = field(default_factory=dict)
-    """The findings for programs."""
 
 
 class Report:

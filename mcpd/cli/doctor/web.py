@@ -26,13 +26,13 @@ class Reply(Struct, frozen=True):
     """A response."""
 
     status: int
+    # With lower-case names.
     headers: dict[str, str]
-    """With lower-case names."""
     body: bytes
+    # Seconds until its head arrived.
     head_seconds: float
-    """Seconds until its head arrived."""
+    # Its URL, after redirects.
     url: str
-    """Its URL, after redirects."""
 
     @property
     def kind(self) -> str:
@@ -70,10 +70,9 @@ class Web:
 
     async def greet(self, version: str, headers: Mapping[str, str] | None = None, *, url: str | None = None) -> Reply:
         """Send the first request of a host that speaks this version. Raises NoAnswer."""
-        if not has_handshake(version):
-            return await self.post_modern(version, "server/discover", headers=headers, url=url)
-        message = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": initialize_params(version)}
-        return await self.post(message, headers, url=url)
+        if has_handshake(version):
+            return await self._post("initialize", initialize_params(version), headers or {}, url=url)
+        return await self.post_modern(version, "server/discover", headers=headers, url=url)
 
     async def post_modern(
         self,
@@ -84,15 +83,12 @@ class Web:
         url: str | None = None,
     ) -> Reply:
         """Send a request in a version without a handshake. Raises NoAnswer."""
-        message = {"jsonrpc": "2.0", "id": 1, "method": method, "params": modern_params(version, params)}
         fields = {"MCP-Protocol-Version": version, "Mcp-Method": method, **(headers or {})}
-        return await self.post(message, fields, url=url)
+        return await self._post(method, modern_params(version, params), fields, url=url)
 
-    async def post(
-        self, message: Mapping[str, Any], headers: Mapping[str, str] | None = None, *, url: str | None = None
-    ) -> Reply:
-        """Post a message to the endpoint, or to another URL beside it. Raises NoAnswer."""
-        fields = {"Content-Type": "application/json", "Accept": _BOTH, **(headers or {})}
+    async def _post(self, method: str, params: dict[str, Any], headers: Mapping[str, str], *, url: str | None) -> Reply:
+        message = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
+        fields = {"Content-Type": "application/json", "Accept": _BOTH, **headers}
         return await self.ask("POST", fields, encode(message), url=url)
 
     async def ask(
@@ -102,19 +98,17 @@ class Web:
         body: bytes | None = None,
         *,
         url: str | None = None,
-        is_foreign: bool = False,
         until: Callable[[bytes], bool] | None = None,
     ) -> Reply:
-        """Send a request. An event stream is read until its first response, or until `until` returns true for its
-        bytes.
+        """Send a request. Raises NoAnswer.
 
-        `is_foreign` requests carry none of the target's headers. Raises NoAnswer.
+        An event stream is read until its first response, or until `until` returns true for its bytes.
         """
         target = self.target if url is None else replace(self.target, url=url)
         options = HttpOptions(socket=target.socket, verify=True if target.ca_file is None else target.ca_file)
         began = time.monotonic()
         try:
-            link = HttpPool(target.url, options, {} if is_foreign else target.headers)
+            link = HttpPool(target.url, options, target.headers)
             await link.open()
             try:
                 async with asyncio.timeout(self.timeout):

@@ -26,8 +26,8 @@ from mcpd.protocol.printable import printable
 
 _KEYS = ("mcpServers", "servers", "context_servers", "mcp_servers", "mcp", "extensions")
 _SCRIPTS = (".py", ".js", ".mjs", ".cjs", ".ts", ".rb", ".sh", ".jar", ".php")
+# Hosts that are known to read nothing of such a file.
 _STRICT = frozenset(("claude-desktop", "claude-code", "xcode-claude"))
-"""Hosts that are known to read nothing of such a file."""
 
 _SAMPLE_COMMAND = Entry(command="/x", args=("x",), env={"X": "x"})
 _SAMPLE_URL = Entry(url="https://x", headers={"X": "x"}, transport="http")
@@ -215,14 +215,14 @@ def _is_relative(word: str) -> bool:
 
 
 _CUT_BYTES = 2048
+# Hosts that cut instructions and descriptions of tools after this many bytes.
 _CUT = frozenset(("claude-code", "xcode-claude"))
-"""Hosts that cut instructions and descriptions of tools after this many bytes."""
 
 _NO_RESOURCES = frozenset(("zed",))
 _NO_PROMPTS = frozenset(("codex", "cline", "cline-legacy", "xcode-codex"))
 _MAX_SHOWN = 3
+# A server that needs more than this share of the limit is too late on a slower day.
 _SLOW_SHARE = 0.5
-"""A server that needs more than this share of the limit is too late on a slower day."""
 
 
 def limit_warnings(host: Host, server: str, offers: Offers, seconds: float = 0.0) -> Iterator[str]:

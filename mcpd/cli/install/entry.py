@@ -141,8 +141,8 @@ def _plain(word: str, short: Callable[[str], str]) -> str:
 
 Transport: TypeAlias = Literal["stdio", "http", "ws"]
 
+# Options that set variables of the server: the variables, and the help text.
 SWITCHES = {"--no-apps": ({"MCP_APPS_ENABLED": "false"}, "Let the server offer no pages (MCP_APPS_ENABLED=false).")}
-"""Options that set variables of the server: the variables, and the help text."""
 
 _IS_EMPTY = ("server", "main", "app", "mcp", "index", "src", "dist", "build", "run", "start", "cli")
 _MAX_NAME = 40
@@ -154,13 +154,13 @@ class Entry(Struct, frozen=True, kw_only=True):
     Values of `env` and `headers` may be secrets, so `repr` does not show them.
     """
 
+    # The absolute path of a program.
     command: str = ""
-    """The absolute path of a program."""
     args: tuple[str, ...] = ()
+    # Variables beside the ones that the host passes.
     env: dict[str, str] = field(default_factory=dict)
-    """Variables beside the ones that the host passes."""
+    # The folder that it runs in; None for the host's choice.
     cwd: str | None = None
-    """The folder that it runs in; None for the host's choice."""
     url: str = ""
     headers: dict[str, str] = field(default_factory=dict)
     transport: Transport = "stdio"
@@ -177,8 +177,8 @@ class NamedEntry(Struct, frozen=True):
     entry: Entry
     name: str
     warnings: tuple[str, ...] = ()
+    # Whether the server is a file or folder. The name that it gives itself is then better than `name`.
     is_own: bool = False
-    """Whether the server is a file or folder. The name that it gives itself is then better than `name`."""
 
 
 def make_entry(

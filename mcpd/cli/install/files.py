@@ -22,8 +22,8 @@ from msgspec import Struct
 from mcpd.errors import ConfigurationError
 from mcpd.transports.files import locked, replacing, state_folder
 
+# A larger file is not a configuration.
 MAX_BYTES = 64 * 1024 * 1024
-"""A larger file is not a configuration."""
 
 _MAX_BACKUPS = 5
 _MARK = b"\xef\xbb\xbf"
@@ -33,14 +33,14 @@ _NEW_MODE = 0o600
 class Content(Struct, frozen=True):
     """The content of a file."""
 
+    # The path as it was given; `target` is the file that it leads to.
     path: str
-    """The path as it was given; `target` is the file that it leads to."""
     target: str
+    # None if the file does not exist.
     data: bytes | None
-    """None if the file does not exist."""
     mode: int = _NEW_MODE
+    # Without the byte order mark.
     text: str = ""
-    """Without the byte order mark."""
 
     def bytes_of(self, text: str) -> bytes:
         """Return the bytes of another text, with the byte order mark of this file."""
@@ -151,15 +151,15 @@ class Record(Struct, omit_defaults=True):
     path: str
     name: str
     action: Literal["install", "uninstall"]
+    # The hash of the file, "" if it did not exist; `after` likewise.
     before: str
-    """The hash of the file, "" if it did not exist; `after` likewise."""
     after: str
+    # The copy of the file before the change; "" if it did not exist.
     backup: str = ""
-    """The copy of the file before the change; "" if it did not exist."""
+    # Whether the change added the member that holds all servers.
     made: bool = False
-    """Whether the change added the member that holds all servers."""
+    # The hash of the command or URL of the entry.
     entry: str = ""
-    """The hash of the command or URL of the entry."""
 
 
 class Journal:

@@ -29,8 +29,8 @@ from mcpd.protocol.printable import printable
 State: TypeAlias = Literal["works", "broken", "off", "not started"]
 
 _AT_ONCE = 2
+# After this many seconds no further server is started.
 _TOTAL_SECONDS = 240.0
-"""After this many seconds no further server is started."""
 
 
 class CheckedServer(Struct, kw_only=True):

@@ -18,8 +18,8 @@ from mcpd.client.targets.hosts import HOSTS, Host, places, project_places, syste
 from mcpd.errors import ConfigurationError
 from mcpd.transports.child import run_program
 
+# Google Antigravity reads its newer file if this one exists.
 _MIGRATED = "~/.gemini/config/.migrated"
-"""Google Antigravity reads its newer file if this one exists."""
 
 _TWINS = {"windsurf": "devin", "devin": "windsurf"}
 
@@ -111,18 +111,18 @@ def _at_home(place: str, environment: Mapping[str, str]) -> str:
 
 _PROC = "/proc"
 _SECONDS = 10.0
+# Programs whose first argument names the process.
 _INTERPRETERS = ("node", "bun", "deno", "python", "electron")
-"""Programs whose first argument names the process."""
 
 
 class Process(Struct, frozen=True):
     """A process of this user."""
 
     pid: int
+    # The names of its files, without folders and `.exe`.
     names: frozenset[str]
-    """The names of its files, without folders and `.exe`."""
+    # Its home folder; "" if that is unknown.
     home: str = ""
-    """Its home folder; "" if that is unknown."""
 
 
 def running(host: Host, environment: Mapping[str, str] = os.environ, *, platform: str = sys.platform) -> Process | None:

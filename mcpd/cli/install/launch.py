@@ -33,19 +33,19 @@ from mcpd.errors import McpdError
 from mcpd.protocol.printable import mask_text, printable
 from mcpd.server.extensions.ui.constants import FLAT_URI
 
+# The variables that the official libraries pass on Windows.
 _WINDOWS = (
     "APPDATA", "HOMEDRIVE", "HOMEPATH", "LOCALAPPDATA", "PATH", "PROCESSOR_ARCHITECTURE", "SYSTEMDRIVE", "SYSTEMROOT",
     "TEMP", "USERNAME", "USERPROFILE", "PROGRAMFILES",
 )  # fmt: skip
-"""The variables that the official libraries pass on Windows."""
 
 _CODEX = (*PASSED_VARIABLES, "LANG", "LC_ALL", "TMPDIR", "TZ", "__CF_USER_TEXT_ENCODING")
 
 _SECRET_PARTS = ("TOKEN", "SECRET", "PASSWORD", "KEY", "AUTH", "CREDENTIAL")
 
 _MINIMAL_PATH = "/usr/bin:/bin:/usr/sbin:/sbin"
+# These hosts are started from the desktop, so on macOS they do not have the variables of a shell's profile.
 _WITHOUT_SHELL = frozenset(("claude-desktop", "lm-studio", "xcode-claude", "xcode-codex"))
-"""These hosts are started from the desktop, so on macOS they do not have the variables of a shell's profile."""
 
 
 def passed_variables(
@@ -92,8 +92,8 @@ def is_hidden(name: str) -> bool:
     return is_secret(name) or "PASS" in name.upper()
 
 
+# How long a server may take for each response, in seconds. The most patient hosts wait as long.
 SECONDS = 60.0
-"""How long a server may take for each response, in seconds. The most patient hosts wait as long."""
 
 _MAX_SHOWN = 8
 _LOG_PREFIXES = ("ERROR mcpd: ", "WARNING mcpd: ")
@@ -111,8 +111,8 @@ class Offers(Struct, frozen=True):
     resources: tuple[dict[str, Any], ...] = ()
     templates: tuple[dict[str, Any], ...] = ()
     prompts: tuple[dict[str, Any], ...] = ()
+    # The texts of prompts, if they were requested; `${arguments.NAME}` is an argument.
     prompt_texts: dict[str, str] = {}
-    """The texts of prompts, if they were requested; `${arguments.NAME}` is an argument."""
     icons: tuple[dict[str, Any], ...] = ()
 
     @property
@@ -125,19 +125,19 @@ class Verdict(Struct, frozen=True, kw_only=True):
     """Whether a server starts as its host starts it."""
 
     works: bool
+    # What went wrong.
     error: str = ""
-    """What went wrong."""
+    # What to do about it.
     advice: str = ""
-    """What to do about it."""
+    # Whether it is behind a URL, and was not started.
     is_reached: bool = False
-    """Whether it is behind a URL, and was not started."""
     offers: Offers = Offers()
+    # Seconds from the start, or from the request to a URL, to the first response.
     seconds: float = 0.0
-    """Seconds from the start, or from the request to a URL, to the first response."""
+    # Its last lines on stderr.
     stderr_tail: tuple[str, ...] = ()
-    """Its last lines on stderr."""
+    # What works here but not everywhere.
     warnings: tuple[str, ...] = ()
-    """What works here but not everywhere."""
 
     @property
     def tools(self) -> tuple[str, ...]:
@@ -189,15 +189,13 @@ async def verify_target(
         verdict = await _converse(dialogue, began, shows_views=host is None or host.has_apps, with_texts=with_texts)
     except NoAnswer as error:
         why, advice = f"the server {error}", dialogue.advice_on_silence()
-        return Verdict(works=False, error=why, advice=advice, stderr_tail=tuple(dialogue.child.stderr_lines))
+        return Verdict(works=False, error=why, advice=advice, stderr_tail=tuple(dialogue.stderr_lines))
     finally:
         await dialogue.end()
 
     # mcpd reports on stderr what it leaves out of a server, such as a file with an error.
     logged = [
-        f"stderr: {printable(mask_text(line), 500)}"
-        for line in dialogue.child.stderr_lines
-        if line.startswith(_LOG_PREFIXES)
+        f"stderr: {printable(mask_text(line), 500)}" for line in dialogue.stderr_lines if line.startswith(_LOG_PREFIXES)
     ]
     return structs.replace(verdict, warnings=(*verdict.warnings, *logged))
 
@@ -213,7 +211,7 @@ async def _converse(dialogue: Dialogue, began: float, *, shows_views: bool, with
     answer = await dialogue.greet(capabilities)
     if answer.result is None or "initialize" in dialogue.asked:
         error = dialogue.fault_of(answer)
-        return Verdict(works=False, error=error, stderr_tail=tuple(dialogue.child.stderr_lines))
+        return Verdict(works=False, error=error, stderr_tail=tuple(dialogue.stderr_lines))
     seconds = time.monotonic() - began
 
     offers = await _read_offers(dialogue, answer.result, dialogue.envelope, with_texts)

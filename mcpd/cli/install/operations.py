@@ -33,8 +33,8 @@ from mcpd.client.targets.hosts import HOSTS, Host
 from mcpd.errors import ConfigurationError
 from mcpd.protocol.printable import printable
 
+# Seconds for which a new entry is watched in the file of a running host that may overwrite it.
 _STAYS_SECONDS = 2.0
-"""Seconds for which a new entry is watched in the file of a running host that may overwrite it."""
 
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
@@ -43,14 +43,14 @@ class InstallOptions(Struct, frozen=True):
     """The options of a command beside the host and the server."""
 
     name: str | None = None
+    # The folder whose own file is written; None for the user's file.
     project: str | None = None
-    """The folder whose own file is written; None for the user's file."""
+    # A file to write instead of the host's own.
     file: str | None = None
-    """A file to write instead of the host's own."""
     force: bool = False
     dry_run: bool = False
+    # Whether to start the server before anything is written.
     starts: bool = True
-    """Whether to start the server before anything is written."""
 
     @property
     def is_one_file(self) -> bool:
@@ -80,14 +80,14 @@ class Outcome(Struct, frozen=True, kw_only=True):
     """The outcome for one host."""
 
     plan: Plan
+    # None if nothing was changed.
     done: AppliedChange | None = None
-    """None if nothing was changed."""
+    # None if the server was not started.
     verdict: Verdict | None = None
-    """None if the server was not started."""
     warnings: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    # The command that undoes the change, if there was one.
     undo_command: str = ""
-    """The command that undoes the change, if there was one."""
 
     @property
     def works(self) -> bool:
@@ -127,8 +127,8 @@ class Listed(Struct, frozen=True):
     ours: tuple[str, ...] = ()
     others: int = 0
     error: str = ""
+    # Entries that were installed and not uninstalled, but are missing now.
     gone: tuple[str, ...] = ()
-    """Entries that were installed and not uninstalled, but are missing now."""
 
 
 async def install(

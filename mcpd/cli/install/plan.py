@@ -47,12 +47,12 @@ class Plan(Struct, frozen=True):
     name: str
     change: Change
     before: Content
+    # The new content of the file; None to delete it.
     data: bytes | None
-    """The new content of the file; None to delete it."""
+    # The entry in the format of the host's file.
     entry: dict[str, Any]
-    """The entry in the format of the host's file."""
+    # Whether the change adds the member that holds all servers.
     makes_key: bool = False
-    """Whether the change adds the member that holds all servers."""
 
     @property
     def difference(self) -> str:
@@ -251,18 +251,18 @@ def _run(words: Sequence[str]) -> None:
         raise ConfigurationError(f"{shown} failed: {printable(lines[-1]) if lines else done.returncode}")
 
 
+# Hosts whose older version, with another file, may be installed as well.
 _WITH = {"cline": "cline-legacy"}
-"""Hosts whose older version, with another file, may be installed as well."""
 
 
 class AppliedChange(Struct, frozen=True):
     """A change that was made."""
 
     path: str
+    # The copy of the previous file; "" if there was none.
     backup: str = ""
-    """The copy of the previous file; "" if there was none."""
+    # The host's own command that made the change; "" for none.
     by: str = ""
-    """The host's own command that made the change; "" for none."""
 
 
 def apply(plan: Plan, journal: Journal, *, is_project: bool = False, by_host: bool = True) -> AppliedChange:

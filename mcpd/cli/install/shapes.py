@@ -20,6 +20,8 @@ from mcpd.client.targets.named import UrlTarget
 from mcpd.errors import ConfigurationError
 from mcpd.protocol.printable import mask_command
 
+# Members that determine what is started or reached. An update replaces them. All other members belong to the user
+# (`disabled`, `autoApprove`, `timeout`, …) and stay.
 LAUNCH_MEMBERS = frozenset(
     {
         "type", "transport", "command", "cmd", "args", "env", "envs", "environment", "cwd", "envFile",
@@ -27,15 +29,12 @@ LAUNCH_MEMBERS = frozenset(
         "env_http_headers",
     }
 )  # fmt: skip
-"""Members that determine what is started or reached. An update replaces them. All other members belong to the user
-(`disabled`, `autoApprove`, `timeout`, …) and stay.
-"""
 
 COMMAND_MEMBERS = ("command", "cmd")
 URL_MEMBERS = ("url", "httpUrl", "serverUrl", "uri")
 VARIABLE_MEMBERS = ("env", "environment", "envs")
+# The names that hosts give to these members of an entry.
 HEADER_MEMBERS = ("headers", "http_headers", "requestInit", "requestOptions")
-"""The names that hosts give to these members of an entry."""
 
 _GOOSE = {"enabled": True, "timeout": 300}
 

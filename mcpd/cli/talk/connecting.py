@@ -56,8 +56,8 @@ class ServerOptions(Struct, kw_only=True):
     env: dict[str, str] = {}
     timeout: float | None = 60.0
     version: str | None = None
+    # The mcpd command that runs, for error messages.
     called: str = "mcpd call"
-    """The mcpd command that runs, for error messages."""
 
 
 @asynccontextmanager
@@ -106,9 +106,9 @@ def resolve_target(server: ServerOptions) -> CommandTarget | UrlTarget:
         raise WrongUse("--env is for programs; to send headers to a server at a URL, use -H")
     headers = dict(target.headers)
     if server.token_file is not None:
-        from mcpd.cli.launch import read_token
+        from mcpd.auth.settings import secret_in
 
-        token = read_token(server.token_file) or ""
+        token = secret_in(server.token_file, "--token-file")
         if not token.isascii() or not token.isprintable():
             raise ConfigurationError(f"--token-file {server.token_file}: write one line of ASCII, the token, into it")
         headers["Authorization"] = f"Bearer {token}"

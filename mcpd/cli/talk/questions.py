@@ -65,8 +65,8 @@ class Questions:
         self._terminal = terminal
         self._least = LOG_LEVELS.index(log_level)
         self.server_name = "the server"
+        # The requests that were declined without asking.
         self._declined: set[str] = set()
-        """The requests that were declined without asking."""
 
     def callbacks(self) -> Callbacks:
         """The callbacks for the client."""

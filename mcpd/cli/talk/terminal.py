@@ -68,16 +68,16 @@ class Terminal:
         self._err: IO[Any] = _writable(sys.stderr)
         self.out_is_terminal = self._out.isatty()
         self.err_is_terminal = self._err.isatty()
+        # Whether the user can be asked: stdin and stderr are terminals.
         self.can_ask = self.err_is_terminal and sys.stdin is not None and sys.stdin.isatty()
-        """Whether the user can be asked: stdin and stderr are terminals."""
 
         is_plain = bool(environment.get("NO_COLOR")) or environment.get("TERM") == "dumb"
         self._colours = (self.out_is_terminal and not is_plain, self.err_is_terminal and not is_plain)
         self._bar = ""
         self._drawn_at: float | None = None
         self._typed = b""
+        # The lock to hold while asking, so that there is one question at a time.
         self.asking = asyncio.Lock()
-        """The lock to hold while asking, so that there is one question at a time."""
 
     @property
     def width(self) -> int:

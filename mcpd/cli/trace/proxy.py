@@ -107,40 +107,49 @@ def _end_group(group: int) -> None:
 _READ_BYTES = 128 * 1024
 
 
-class Pump:
-    """Passes bytes from the descriptor `source` to `target`, and closes both at the end.
+class _Pump(threading.Thread):
+    """Passes bytes from the descriptor `read` to `write` and records them, and closes both at the end.
 
     Nothing is kept back and nothing is read ahead, so that a slow reader holds up the writer, as a pipe does. The end
-    of the source and the end of the reader pass through as well. `note` is called with the bytes before they are passed
-    on. `ended` is called once, with whether the reader closed first.
+    of the source and the end of the reader pass through as well.
     """
 
-    def __init__(self, source: int, target: int, note: Callable[[bytes], None], ended: Callable[[bool], None]) -> None:
-        self._source = source
-        self._target = target
-        self._note = note
-        self._ended = ended
+    def __init__(self, source: Source, read: int, write: int, recorder: Recorder) -> None:
+        super().__init__(name=f"trace {source}", daemon=True)
+        self._from: Source = source
+        self._source, self._target = read, write
+        self._recorder = recorder
         self._woken, self._wake = os.pipe()
-        self.is_writing = False
-        """Whether the reader has not yet taken what was read."""
+        # Whether the reader has not yet taken what was read.
+        self._is_writing = False
+        self.start()
 
     def run(self) -> None:
-        """Pass on bytes until either end is closed, or until `stop`."""
         reader_went = False
         try:
             reader_went = self._pass_on()
         finally:
             os.close(self._source)
             os.close(self._target)
-            self._ended(reader_went)
+            self._recorder.record_event("reader gone" if reader_went else "end", **{"from": self._from})
 
-    def stop(self) -> None:
-        """Pass on what has already arrived, then end. Called from another thread."""
-        os.write(self._wake, b"x")
+    def finish(self, seconds: float, waits_for_reader: Callable[[], bool] = lambda: False) -> None:
+        """Wait for the end of the source, and stop after `seconds` without any.
+
+        A server ends once the host has read what it wrote. While `waits_for_reader()` is true, so do we.
+        """
+        left = seconds
+        while self.is_alive() and left > 0:
+            self.join(_POLL_SECONDS)
+            left = seconds if self._is_writing and waits_for_reader() else left - _POLL_SECONDS
+        if self.is_alive():
+            # What has already arrived is still passed on.
+            os.write(self._wake, b"x")
+            self.join(seconds)
 
     def _pass_on(self) -> bool:
         """Pass on bytes, and return whether the reader closed first."""
-        source, target, note = self._source, self._target, self._note
+        source, target = self._source, self._target
         poll = select.poll()
         poll.register(source, select.POLLIN)
         poll.register(target, 0)  # an error is reported unasked: nobody reads it any more
@@ -157,11 +166,11 @@ class Pump:
                     return False
                 if not data:
                     return False
-                note(data)
-                self.is_writing = True
+                self._recorder.record(self._from, data)
+                self._is_writing = True
                 if not _write(target, data):
                     return True
-                self.is_writing = False
+                self._is_writing = False
             elif target in ready:
                 return True
             elif self._woken in ready:
@@ -183,11 +192,11 @@ def _write(target: int, data: bytes) -> bool:
     return True
 
 
+# Exit codes for commands that cannot be started, as in shells and `env`.
 CANNOT_RUN, NOT_FOUND = 126, 127
-"""Exit codes for commands that cannot be started, as in shells and `env`."""
 
+# Seconds for which a process that the server left behind may hold its output open.
 DRAIN_SECONDS = 1.0
-"""Seconds for which a process that the server left behind may hold its output open."""
 
 _PASSED_ON = ("SIGHUP", "SIGINT", "SIGQUIT", "SIGTERM", "SIGUSR1", "SIGUSR2")
 
@@ -234,30 +243,7 @@ def end_like(code: int) -> int:
     return 128 - code
 
 
-class _PumpThread(threading.Thread):
-    def __init__(self, source: Source, read: int, write: int, recorder: Recorder) -> None:
-        def ended(reader_went: bool) -> None:
-            recorder.record_event("reader gone" if reader_went else "end", **{"from": source})
-
-        self._pump = Pump(read, write, lambda data: recorder.record(source, data), ended)
-        super().__init__(target=self._pump.run, name=f"trace {source}", daemon=True)
-        self.start()
-
-    def finish(self, seconds: float, waits_for_reader: Callable[[], bool] = lambda: False) -> None:
-        """Wait for the end of the source, and stop after `seconds` without any.
-
-        A server ends once the host has read what it wrote. While `waits_for_reader()` is true, so do we.
-        """
-        left = seconds
-        while self.is_alive() and left > 0:
-            self.join(_POLL_SECONDS)
-            left = seconds if self._pump.is_writing and waits_for_reader() else left - _POLL_SECONDS
-        if self.is_alive():
-            self._pump.stop()
-            self.join(seconds)
-
-
-def _pumps(child: ChildProcess, recorder: Recorder) -> list[_PumpThread]:
+def _pumps(child: ChildProcess, recorder: Recorder) -> list[_Pump]:
     ends = []
     for file in (child.stdin, child.stdout, child.stderr):
         assert file is not None
@@ -265,9 +251,9 @@ def _pumps(child: ChildProcess, recorder: Recorder) -> list[_PumpThread]:
         file.close()
     ours = [_duplicated(number) for number in (0, 1, 2)]
     return [
-        _PumpThread("host", ours[0], ends[0], recorder),
-        _PumpThread("server", ends[1], ours[1], recorder),
-        _PumpThread("stderr", ends[2], ours[2], recorder),
+        _Pump("host", ours[0], ends[0], recorder),
+        _Pump("server", ends[1], ours[1], recorder),
+        _Pump("stderr", ends[2], ours[2], recorder),
     ]
 
 
@@ -295,8 +281,8 @@ class _Signals:
         self._recorder = recorder
         self._child: ChildProcess | None = None
         self._early: list[int] = []
+        # Whether any signal has arrived.
         self.has_any = False
-        """Whether any signal has arrived."""
         for name in _PASSED_ON:
             number = getattr(signal, name)
             if signal.getsignal(number) is not signal.SIG_IGN:  # the server ignores it then, too

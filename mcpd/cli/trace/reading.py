@@ -25,8 +25,8 @@ from mcpd.protocol.printable import printable
 from mcpd.transports.files import state_folder, try_lock
 from mcpd.transports.recorder import Head, head_of
 
+# The kind of an entry. `text` is a line that is not a message; `run` is the beginning of a process.
 Role: TypeAlias = Literal["request", "notification", "result", "error", "text", "stderr", "event", "run"]
-"""The kind of an entry. `text` is a line that is not a message; `run` is the beginning of a process."""
 
 _POLL_SECONDS = 0.1
 
@@ -35,29 +35,29 @@ class Entry(Struct, kw_only=True):
     """One message, one line of text, or one event."""
 
     role: Role
+    # Seconds since 1970.
     at: float
-    """Seconds since 1970."""
+    # `host`, `server` or `stderr`; empty for events of the recorder.
     source: str = ""
-    """`host`, `server` or `stderr`; empty for events of the recorder."""
     id: Any = None
+    # For a response, the method of its request, if it is known.
     method: str = ""
-    """For a response, the method of its request, if it is known."""
+    # For a response, how long it took.
     seconds: float | None = None
-    """For a response, how long it took."""
+    # In bytes, as it passed.
     size: int = 0
-    """In bytes, as it passed."""
+    # The message itself, unless it was cut.
     head: Head | None = None
-    """The message itself, unless it was cut."""
+    # A line that is not a message, or the beginning of a message that was cut.
     text: str = ""
-    """A line that is not a message, or the beginning of a message that was cut."""
     event: dict[str, Any] = field(default_factory=dict)
+    # The connection, if the file has several; the sender; and the receiver.
     way: tuple[int | None, str, str] = (None, "", "")
-    """The connection, if the file has several; the sender; and the receiver."""
     is_cut: bool = False
+    # An error, a failed tool, a line on stdout that is not a message, or a failed process.
     is_failure: bool = False
-    """An error, a failed tool, a line on stdout that is not a message, or a failed process."""
+    # The record, as it is in the file.
     line: bytes = b""
-    """The record, as it is in the file."""
 
 
 class _Record(Struct):
@@ -66,8 +66,8 @@ class _Record(Struct):
     size: int = 0
     message: Raw = Raw()
     text: str = ""
+    # The data of a line that is not UTF-8, in base64; for the event `left out` the number of bytes.
     bytes: str | int | None = None
-    """The data of a line that is not UTF-8, in base64; for the event `left out` the number of bytes."""
     connection: int | None = None
     to: str = ""
     cut: bool = False
@@ -88,8 +88,8 @@ class TraceReader:
     """Reads the records of a file in order. Memory is needed only for requests without a response."""
 
     def __init__(self) -> None:
+        # How many lines were not records.
         self.unreadable = 0
-        """How many lines were not records."""
         self._began = 0.0
         self._open: dict[tuple[tuple[int | None, str, str], str], Entry] = {}
 
@@ -234,8 +234,8 @@ def _is_another(path: Path, descriptor: int) -> bool:
     return (found.st_dev, found.st_ino) != (os.fstat(descriptor).st_dev, os.fstat(descriptor).st_ino)
 
 
+# How many recordings the default folder keeps. The oldest are removed, unless they are being written.
 MAX_RECORDINGS = 20
-"""How many recordings the default folder keeps. The oldest are removed, unless they are being written."""
 
 _NAME = re.compile(r"[\w.+-]{1,40}-\d{8}-\d{6}-\d{1,10}\.jsonl")
 
@@ -291,14 +291,14 @@ _MAX_DECODED = 256 * 1024
 class Filter(Struct, frozen=True):
     """Selects entries. An entry has to match every criterion that is set."""
 
+    # Names of methods, in which `*` matches anything. Responses go with their requests.
     methods: tuple[str, ...] = ()
-    """Names of methods, in which `*` matches anything. Responses go with their requests."""
     ids: tuple[str, ...] = ()
     failures: bool = False
+    # Only responses that took at least this many milliseconds.
     slow_ms: float | None = None
-    """Only responses that took at least this many milliseconds."""
+    # Searched for in the record.
     pattern: re.Pattern[str] | None = None
-    """Searched for in the record."""
 
     def wants(self, entry: Entry) -> bool:
         """Return whether the entry matches. The beginning of a run always does, unless a pattern is searched for."""

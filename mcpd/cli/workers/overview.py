@@ -35,17 +35,17 @@ class Overview(Site):
     def __init__(self, options: Options, count: int, workers: Callable[[], Iterable[Worker]]) -> None:
         super().__init__(options)
         self.count = count
+        # How many workers have died, by their number.
         self.deaths: Counter[int] = Counter()
-        """How many workers have died, by their number."""
+        # Whether all workers have been ready.
         self.is_serving = False
-        """Whether all workers have been ready."""
         self.is_stopping = False
         self._loop = asyncio.get_running_loop()
         self._workers = workers
         self._since = time.time()
         self._total = Total()
+        # The names of the stuck workers that were logged.
         self._stuck_names: set[str] = set()
-        """The names of the stuck workers that were logged."""
         self._errors = LastErrors()
         self._thread_server: HttpThread | None = None
         self._pulsing: asyncio.Task[None] | None = None

@@ -38,8 +38,8 @@ class Places:
     def __init__(self) -> None:
         self.addresses: dict[str, str] = {}
         self._paths: list[str] = []
+        # By option, the sockets that reserve the address. They do not listen where each worker number has its own.
         self._kept: dict[str, list[socket.socket]] = {}
-        """By option, the sockets that reserve the address. They do not listen where each worker number has its own."""
         self._for_all: dict[str, list[socket.socket]] = {}
         self._own: dict[int, dict[str, list[socket.socket]]] = {}
         self._ours: set[str] = set()
@@ -135,12 +135,12 @@ class Restarts:
 
 log = logging.getLogger("mcpd")
 
+# A worker that still runs this many seconds after `--grace` is killed.
 _ENDING_SECONDS = 5.0
-"""A worker that still runs this many seconds after `--grace` is killed."""
+# After this many seconds a warning says that a worker is not ready, because a reload waits for it.
 _LONG_START = 30.0
-"""After this many seconds a warning says that a worker is not ready, because a reload waits for it."""
+# Variables by which a service manager addresses the parent.
 _HIDDEN = ("NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID")
-"""Variables by which a service manager addresses the parent."""
 
 
 def run(options: Options, say: Callable[[str], object]) -> int:
@@ -162,15 +162,15 @@ class _Parent:
         self._places = Places()
         self._memory: SharedMemory | None = None
         self._overview: Overview
+        # By number: the current worker last; before it, the one that it replaces.
         self._workers: dict[int, list[Worker]] = {}
-        """By number: the current worker last; before it, the one that it replaces."""
         self._restarts = {number: Restarts() for number in range(1, self._count + 1)}
         self._tasks: set[asyncio.Task[None]] = set()
         self._stopped = asyncio.Event()
         self._reloading = asyncio.Lock()
         self._wants_reload = False
+        # Whether the first worker has been ready. From then on dead workers are restarted.
         self._has_begun = False
-        """Whether the first worker has been ready. From then on dead workers are restarted."""
         self._is_at_terminal = os.isatty(2)
         self._environment = {name: value for name, value in os.environ.items() if name not in _HIDDEN}
         # Workers on other machines share the backplane, and could not open what a key made here has sealed.

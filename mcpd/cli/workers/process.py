@@ -24,29 +24,29 @@ from mcpd.server.observe.metrics import Family
 from mcpd.server.observe.report import Status
 from mcpd.transports.child import ChildProcess
 
+# The environment variable with the descriptor of a worker's control socket. No secret is in the environment.
 VARIABLE = "_MCPD_WORKER"
-"""The environment variable with the descriptor of a worker's control socket. No secret is in the environment."""
 
 
 class Handover(Struct, frozen=True):
     """The settings of a worker. Descriptors are those that it inherits."""
 
+    # The worker's number, from 1.
     number: int
-    """The worker's number, from 1."""
     count: int
+    # By option: http, ws, metrics.
     addresses: dict[str, str]
-    """By option: http, ws, metrics."""
     sockets: dict[str, list[int]]
+    # The descriptor of the connection to the parent's memory; None if there is another backplane, or none.
     backplane: int | None = None
-    """The descriptor of the connection to the parent's memory; None if there is another backplane, or none."""
+    # The secret that all workers share; empty if the environment has one.
     state_key: str = ""
-    """The secret that all workers share; empty if the environment has one."""
+    # Whether the parent has made the sockets of `http`, so that they end with it.
     ends_sockets: bool = False
-    """Whether the parent has made the sockets of `http`, so that they end with it."""
+    # Whether this worker prints the lines that every worker would print.
     says: bool = False
-    """Whether this worker prints the lines that every worker would print."""
+    # The worker's share of the memory limit, in bytes.
     max_memory: int = 0
-    """The worker's share of the memory limit, in bytes."""
 
 
 class WorkerReport(Struct, frozen=True):
@@ -54,8 +54,8 @@ class WorkerReport(Struct, frozen=True):
 
     families: list[Family]
     status: Status | None = None
+    # For how many seconds its event loop has been stuck.
     late: float = 0.0
-    """For how many seconds its event loop has been stuck."""
 
 
 encode_body = Encoder().encode
@@ -81,8 +81,8 @@ def _read(connected: socket.socket, size: int) -> bytes:
 
 
 _SERIAL = count(1)
+# Seconds after a process's end in which its last frames are read.
 _LAST_SECONDS = 1.0
-"""Seconds after a process's end in which its last frames are read."""
 
 
 class Worker:
@@ -92,20 +92,20 @@ class Worker:
 
     def __init__(self, number: int, said: Callable[[str], object], asked: Callable[[Worker, int], object]) -> None:
         self.number = number
+        # A unique name. The system reuses process ids.
         self.name = f"{number}.{next(_SERIAL)}"
-        """A unique name. The system reuses process ids."""
         self.pid = 0
         self.since = time.time()
         self.state: Literal["starting", "ready", "stopping"] = "starting"
         self.latest = WorkerReport([])
+        # Its metrics at its orderly end.
         self.last: WorkerReport | None = None
-        """Its metrics at its orderly end."""
+        # True once it serves; False if it ended before that.
         self.ready: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-        """True once it serves; False if it ended before that."""
+        # Its exit code, negative for a signal.
         self.code: int | None = None
-        """Its exit code, negative for a signal."""
+        # Set when nothing of it is left, and its metrics are in the sum.
         self.ended = asyncio.Event()
-        """Set when nothing of it is left, and its metrics are in the sum."""
         self._said = said
         self._asked = asked
         self._control = FrameProtocol(self._on_frame, self._on_close)

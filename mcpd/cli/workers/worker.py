@@ -101,8 +101,8 @@ log = logging.getLogger("mcpd")
 
 _SEND_SECONDS = 5
 _ASK_SECONDS = 3.0
+# A worker ends this many seconds after `--grace` when its parent has died.
 _LAST_SECONDS = 5.0
-"""A worker ends this many seconds after `--grace` when its parent has died."""
 
 
 def take_over(options: Options) -> Parent:

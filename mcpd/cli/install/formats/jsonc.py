@@ -27,20 +27,20 @@ _OPEN, _CLOSED = "{[", "}]"
 
 class _Member(Struct):
     key: str
+    # Where its key begins.
     start: int
-    """Where its key begins."""
     value: int
+    # Where its value begins, and the index behind it.
     end: int
-    """Where its value begins, and the index behind it."""
+    # The index behind the comma that follows it; -1 without a comma.
     comma: int = -1
-    """The index behind the comma that follows it; -1 without a comma."""
 
 
 class _Object(Struct):
+    # The index of its opening brace.
     start: int
-    """The index of its opening brace."""
+    # The index of its closing brace.
     end: int
-    """The index of its closing brace."""
     members: list[_Member]
 
     def last(self, key: str) -> _Member | None:

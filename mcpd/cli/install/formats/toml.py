@@ -27,11 +27,11 @@ class _Statement(Struct):
 
     kind: str
     start: int
+    # The index behind its line end.
     end: int
-    """The index behind its line end."""
     path: tuple[str, ...] = ()
+    # Where the value of a pair begins.
     value: int = -1
-    """Where the value of a pair begins."""
     value_end: int = -1
 
 
