@@ -23,10 +23,8 @@ from mcpd.server.settings import Option, Options, command_option
 
 if TYPE_CHECKING:
     from mcpd.cli.target import Found, Watcher
-    from mcpd.protocol.principal import Principal
     from mcpd.server import Server
     from mcpd.server.extensions.serving import ServeOption
-    from mcpd.server.http.core import HttpSettings
     from mcpd.sources.lookup import ServerFolder
     from mcpd.transports.authentication import Protection
 
@@ -339,7 +337,17 @@ class _Serving:
         _read_own_options(server, options)
         _log_calls(server, options)
         if options.http is not None:
-            options.http_settings = _http_settings(options)
+            from mcpd.server.http.core import HttpSettings
+
+            options.http_settings = HttpSettings(
+                path=options.path,
+                stateless=options.stateless,
+                session_idle_timeout=options.session_timeout,
+                server_card=cast("Any", options.server_card),
+                public_url=options.public_url or "",
+                backplane=options.backplane,
+                strict_ready=options.strict_ready,
+            )
         if options.http is not None or options.ws is not None:
             from mcpd.cli.listening import protection_of
 
@@ -440,18 +448,16 @@ class _Messages:
         from mcpd.server.checks import summary, token_problems
 
         target = self._options.target
-        for problem in token_problems(self._server.catalog, self._principals()):
+        principals = () if self._options.auth is None else self._options.auth.principals
+        if self._options.token is not None:
+            from mcpd.protocol.principal import Principal
+
+            principals = (Principal("token"),)
+        for problem in token_problems(self._server.catalog, principals):
             _print(f"mcpd: {'problem' if problem.is_error else 'warning'}: {problem.where}: {problem.text}")
         counts = summary(self._server.problems())
         if counts:
             _print(f"mcpd: {counts}; to list them: mcpd check{' ' + target if target else ''}")
-
-    def _principals(self) -> Sequence[Principal]:
-        if self._options.token is not None:
-            from mcpd.protocol.principal import Principal
-
-            return (Principal("token"),)
-        return () if self._options.auth is None else self._options.auth.principals
 
 
 def _choose_transport(options: Options, found: list[Found], left_out: dict[str, str]) -> None:
@@ -472,7 +478,7 @@ def _choose_transport(options: Options, found: list[Found], left_out: dict[str, 
 
 
 def _check_targets(options: Options, found: list[Found], left_out: dict[str, str]) -> None:
-    """Raise the errors of targets that cannot be loaded and of unknown options; the user should see these first."""
+    # Raise the errors of targets that cannot be loaded and of unknown options; the user should see these first.
     from mcpd.cli.target import load_caught
 
     words = (*options.words, *options.arguments)
@@ -493,20 +499,6 @@ def _without_effect(options: Options) -> Iterator[tuple[str, str]]:
         found = command_option(name)
         if found is not None and found[0].section in why:
             yield found[0].flag, why[found[0].section]
-
-
-def _http_settings(options: Options) -> HttpSettings:
-    from mcpd.server.http.core import HttpSettings
-
-    return HttpSettings(
-        path=options.path,
-        stateless=options.stateless,
-        session_idle_timeout=options.session_timeout,
-        server_card=cast("Any", options.server_card),
-        public_url=options.public_url or "",
-        backplane=options.backplane,
-        strict_ready=options.strict_ready,
-    )
 
 
 def _is_dev_null(descriptor: int) -> bool:

@@ -185,7 +185,7 @@ def _given_host(url: str, options: Options) -> str:
 
 
 def _reachable(url: str, options: Options) -> str:
-    """The URL with the host name that was given: requests to its IP address would be refused."""
+    # The URL with the host name that was given: requests to its IP address would be refused.
     host = _given_host(url, options)
     if host in ("", *_WILDCARDS) or "://" not in url or url.startswith("unix:"):
         return url

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin
+from typing import Any, Literal, get_args, get_origin
 
 import click
 from click.core import ParameterSource
@@ -22,11 +22,6 @@ from mcpd.protocol.defaults import DEMO
 from mcpd.protocol.versions.table import SUPPORTED
 from mcpd.server.extensions.serving import ServeOption, serve_options
 from mcpd.server.settings import Option, command_options, parse_size
-
-if TYPE_CHECKING:
-    _IntType = click.ParamType[int]
-else:
-    _IntType = click.ParamType  # generic in newer versions only
 
 
 def target_argument() -> click.Argument:
@@ -88,7 +83,7 @@ class _Seconds(click.FloatRange):
         return seconds
 
 
-class Size(_IntType):
+class Size(click.ParamType):  # type: ignore[type-arg,unused-ignore] # generic in newer versions only
     """A number of bytes; K, M or G after it multiplies by 1,024 once, twice or three times."""
 
     name = "size"

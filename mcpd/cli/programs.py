@@ -39,7 +39,7 @@ class ServerCatcher:
         """Keep the server and end the program."""
         self.has_served = True
         self.found = server
-        raise _ServerFound
+        raise SystemExit
 
     async def serve(self, server: Server, settings: Settings) -> None:
         """Keep the server and end the program."""
@@ -47,10 +47,6 @@ class ServerCatcher:
 
     def take_words(self) -> None:
         """Do nothing: the words were passed to the program already."""
-
-
-class _ServerFound(SystemExit):
-    """Ends a program whose server was found."""
 
 
 def list_offers(server: Server) -> None:

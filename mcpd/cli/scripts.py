@@ -232,7 +232,7 @@ class _UvFailed(Exception):
 
 
 def _find_uv() -> str | None:
-    """uv from PATH, or where its installers put it: hosts start servers with a short PATH."""
+    # uv from PATH, or where its installers put it: hosts start servers with a short PATH.
     from shutil import which
 
     home = os.path.expanduser("~")
@@ -305,7 +305,7 @@ def _own_requirements() -> list[str]:
 
 
 def _cache_folder(*names: str) -> str:
-    """A folder in the user's cache; a temporary folder if the cache cannot be written."""
+    # A folder in the user's cache; a temporary folder if the cache cannot be written.
     cache = os.environ.get("XDG_CACHE_HOME", "")
     if not os.path.isabs(cache):
         cache = os.path.join(os.path.expanduser("~"), ".cache")

@@ -316,8 +316,7 @@ def _version(text: str, warnings: list[str]) -> str:
 
 
 def _node_range(specifiers: str) -> str:
-    """Translate a range of Python versions into the syntax of npm's semver, which hosts read."""
-
+    # Translate a range of Python versions into the syntax of npm's semver, which hosts read.
     def whole(parts: list[int]) -> str:
         return ".".join(map(str, (parts + [0, 0])[:3]))
 

@@ -18,7 +18,6 @@ from mcpd.cli.bundle.pack import Bundle, BundleOptions, BundleSources, gather, m
 from mcpd.cli.bundle.project import Project, write_archive
 from mcpd.cli.bundle.server_json import (
     SCHEMA,
-    Package,
     ServerJson,
     bundle_package,
     checked,
@@ -144,7 +143,7 @@ def _files_of(target: str | None) -> FileTarget | object:
 
 
 def _try(gathered: BundleSources, given: BundleOptions) -> Verdict:
-    """Start the server from the files of the bundle, in an otherwise empty folder."""
+    # Start the server from the files of the bundle, in an otherwise empty folder.
     env = {name: os.environ.get(name) if value is None else value for name, value in split_variables(given.env).items()}
     with tempfile.TemporaryDirectory(prefix="mcpd-bundle-") as folder:
         program = unpack(gathered, folder)
@@ -259,13 +258,19 @@ def publish_info_command(
         return 1
 
     found = _described(name, gathered.project, verdict.offers, version, description)
+    packages = []
     if bundle is not None and bundle_url is not None:
-        found = _with_package(found, bundle_package(bundle_url, _digest(bundle)), env)
+        packages.append(bundle_package(bundle_url, _digest(bundle)))
     if pypi is None and bundle is None and not remotes and gathered.project.name:
         pypi = gathered.project.name
     if pypi is not None:
-        found = _with_package(found, pypi_package(pypi, found.version), env)
-    text = checked(replace(found, remotes=tuple(map(remote, remotes))))
+        packages.append(pypi_package(pypi, found.version))
+    found = replace(
+        found,
+        packages=tuple(replace(package, environment_variables=variables(env)) for package in packages),
+        remotes=tuple(map(remote, remotes)),
+    )
+    text = checked(found)
 
     if output == "-":
         click.echo(text.decode(), nl=False)
@@ -294,18 +299,13 @@ def _described(name: str, project: Project, offers: Offers, version: str, descri
     )
 
 
-def _with_package(found: ServerJson, package: Package, env: tuple[str, ...]) -> ServerJson:
-    whole = replace(package, environment_variables=variables(env))
-    return replace(found, packages=(*found.packages, whole))
-
-
 def _digest(path: str) -> str:
     with explained(f"--bundle {path}"), open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _check_package(package: str, name: str, gathered: BundleSources) -> None:
-    """Warn if the registry or uvx would not accept the package."""
+    # Warn if the registry or uvx would not accept the package.
     bare = package.partition("==")[0]
     if bare == gathered.project.name and bare not in gathered.project.scripts:
         text = f"uvx runs the command with the name of its package, but [project.scripts] has no {bare}"

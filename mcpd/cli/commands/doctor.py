@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-import shutil
-import sys
 import textwrap
 from typing import Any
 
@@ -16,7 +14,7 @@ from mcpd.cli.doctor.program import try_command
 from mcpd.cli.doctor.report import Report, Status, Step
 from mcpd.cli.doctor.urls import try_url
 from mcpd.cli.install.checks import Finding, examine_entry
-from mcpd.cli.install.health import CheckedFile, CheckedServer, check_hosts
+from mcpd.cli.install.health import CheckedFile, check_hosts
 from mcpd.cli.options import (
     TARGET_HELP,
     ClientCommand,
@@ -28,7 +26,7 @@ from mcpd.cli.options import (
     value_option,
 )
 from mcpd.cli.talk.connecting import ServerOptions, resolve_target, without_secrets
-from mcpd.cli.talk.terminal import arrow, can_print, counted, json_text
+from mcpd.cli.talk.terminal import Terminal, arrow, can_print, counted, json_text
 from mcpd.cli.talk.words import WrongUse, with_help
 from mcpd.client.targets.named import CommandTarget, UrlTarget
 from mcpd.errors import ConfigurationError
@@ -51,10 +49,12 @@ arguments, it is called.
 
 _EPILOG = "Exit codes: 0 everything works, 1 something does not work, 2 wrong use, 130 Ctrl-C."
 
-_SIGNS: dict[Status, str] = {"ok": "✓", "warning": "!", "problem": "✗", "skipped": "–"}
-_WORDS: dict[Status, str] = {"ok": "ok", "warning": "warning", "problem": "PROBLEM", "skipped": "skipped"}
-_COLOURS: dict[Status, str] = {"ok": "\x1b[32m", "warning": "\x1b[33m", "problem": "\x1b[31m", "skipped": "\x1b[2m"}
-_OFF = "\x1b[0m"
+_SIGNS: dict[Status, tuple[str, str, str]] = {
+    "ok": ("✓", "ok", "green"),
+    "warning": ("!", "warning", "yellow"),
+    "problem": ("✗", "PROBLEM", "red"),
+    "skipped": ("–", "skipped", "dim"),
+}
 _NAME_WIDTH = 20
 
 
@@ -131,10 +131,9 @@ _ADVICE = {
 
 def _print_step(step: Step) -> None:
     """Print a sign, the name and the result of a step, and its advice; on a terminal in colour and wrapped."""
-    is_terminal = sys.stdout.isatty()
-    sign = _SIGNS[step.status] if _has_signs() else _WORDS[step.status]
-    if is_terminal and not os.environ.get("NO_COLOR"):
-        sign = f"{_COLOURS[step.status]}{sign}{_OFF}"
+    terminal = Terminal()
+    sign, word, style = _SIGNS[step.status]
+    sign = terminal.styled(sign if _has_signs() else word, style)
     took = f"  ({step.seconds * 1000:.0f} ms)" if step.seconds is not None and step.name != "first answer" else ""
     margin = " " * (_NAME_WIDTH + 2)
     lines = [(f"{sign} {step.name:<{_NAME_WIDTH}}", f"{printable(step.text, 2000)}{took}", margin)]
@@ -142,8 +141,8 @@ def _print_step(step: Step) -> None:
         lines.append((f"{margin}{arrow()} ", printable(step.advice, 2000), f"{margin}  "))
 
     for head, text, indent in lines:
-        if is_terminal:
-            room = max(shutil.get_terminal_size().columns, 60) - len(indent)
+        if terminal.width:
+            room = max(terminal.width, 60) - len(indent)
             text = f"\n{indent}".join(textwrap.wrap(text, max(room, 30)))
         click.echo(head + text)
 
@@ -162,13 +161,17 @@ def _summary(report: Report) -> str:
 # ---------------------------------------------------------------------------------- doctor --hosts
 
 _HOST_NAME_WIDTH = 24
-_HOST_SIGNS = {"works": "✓", "broken": "✗", "off": "–", "not started": "–"}
-_HOST_WORDS = {"works": "ok", "broken": "PROBLEM", "off": "off", "not started": "not started"}
+# The sign of a server, the word instead of it, and the text behind it.
+_STATES = {
+    "works": ("✓", "ok", ""),
+    "broken": ("✗", "PROBLEM", "does not work"),
+    "off": ("–", "off", "disabled"),
+    "not started": ("–", "not started", "not started: it is in a project's file"),
+}
 
 
 def _check_hosts(timeout: float, *, as_json: bool) -> int:
-    """Test all hosts; 0 if every server works, otherwise 1."""
-
+    # Test all hosts; 0 if every server works, otherwise 1.
     def on_file(checked: CheckedFile) -> None:
         if not as_json:
             _print_file(checked)
@@ -189,19 +192,14 @@ def _print_file(checked: CheckedFile) -> None:
     if not checked.servers and not checked.findings:
         click.echo("  no servers")
     for server in checked.servers:
-        sign = _HOST_SIGNS[server.state] if _has_signs() else _HOST_WORDS[server.state]
-        click.echo(f"  {sign} {printable(server.name, 100):<{_HOST_NAME_WIDTH}} {_state(server)}")
+        sign, word, text = _STATES[server.state]
+        text = text or f"{counted(server.tools, 'tool')}, first answer after {server.seconds:.2f} s"
+        name = printable(server.name, 100)
+        click.echo(f"  {sign if _has_signs() else word} {name:<{_HOST_NAME_WIDTH}} {text}")
         for finding in server.findings:
             _print_finding(finding, "      ")
         for line in server.stderr_tail:
             click.echo(f"        stderr: {printable(line, 500)}")
-
-
-def _state(server: CheckedServer) -> str:
-    if server.state == "works":
-        return f"{counted(server.tools, 'tool')}, first answer after {server.seconds:.2f} s"
-    texts = {"broken": "does not work", "off": "disabled", "not started": "not started: it is in a project's file"}
-    return texts[server.state]
 
 
 def _print_finding(finding: Finding, margin: str) -> None:

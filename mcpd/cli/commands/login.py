@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import sys
 import time
-from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -157,13 +156,8 @@ def _person(terminal: Terminal, settings: OAuth, *, no_browser: bool) -> UserInt
     def show_code(url: str, code: str) -> None:
         terminal.note(f"To log in, visit {printable(url, 500)} and type the code {printable(code, 100)}", "bold")
 
-    return UserInteraction(open_url=show, show_code=show_code, paste=_paste(terminal), redirect=settings.redirect)
-
-
-def _paste(terminal: Terminal) -> Callable[[], Awaitable[str]]:
-    """Reads the address that the browser ended at: a browser on another machine cannot reach ours."""
-
     async def paste() -> str:
+        # A browser on another machine cannot reach ours, so the user pastes the address at which it ended.
         try:
             while True:
                 prompt = "If the browser ends at an address that it cannot open, paste the address here: "
@@ -179,7 +173,7 @@ def _paste(terminal: Terminal) -> Callable[[], Awaitable[str]]:
         await asyncio.get_running_loop().create_future()
         raise AssertionError
 
-    return paste
+    return UserInteraction(open_url=show, show_code=show_code, paste=paste, redirect=settings.redirect)
 
 
 # ----------------------------------------------------------------------------- logout and whoami

@@ -21,7 +21,7 @@ from mcpd.protocol.types.interaction import PromptReference, ResourceTemplateRef
 
 _NOT_FOUND = (-32002, -32602)
 _MOST_NAMED = 500
-_KINDS = ("prompt", "resource")
+_REFERENCES = ("prompt", "resource")
 
 _READ_HELP = """Print a resource: a text, an image or other data that the server offers under a URI.
 
@@ -217,9 +217,9 @@ def complete_command(
 
 
 def _split_kind(words: list[str], command: tuple[str, ...]) -> tuple[str | None, list[str]]:
-    target = None if command or (words and words[0] in _KINDS) else (words.pop(0) if words else None)
-    if words and words[0] not in _KINDS:
-        near = nearest(words[0], _KINDS)
+    target = None if command or (words and words[0] in _REFERENCES) else (words.pop(0) if words else None)
+    if words and words[0] not in _REFERENCES:
+        near = nearest(words[0], _REFERENCES)
         raise WrongUse(f"{words[0]!r}: " + (f"did you mean {near}?" if near else "write prompt or resource before it"))
     if not 3 <= len(words) <= 4:
         raise WrongUse("write mcpd complete TARGET prompt NAME ARGUMENT VALUE, or resource instead of prompt")

@@ -7,16 +7,24 @@ import re
 import shutil
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from mcpd.cli.options import Size, flag_option, repeated_option, value_option
+from mcpd.cli.trace.reading import (
+    Entry,
+    Filter,
+    TraceReader,
+    as_json,
+    as_line,
+    default_folder,
+    new_default_path,
+    newest_trace,
+    read_lines,
+    readable_time,
+)
 from mcpd.errors import ConfigurationError
 from mcpd.protocol.printable import printable
-
-if TYPE_CHECKING:
-    from mcpd.cli.trace.reading import Entry
 
 _HELP = """Run a server for a host, and record the messages between them in a file.
 
@@ -112,7 +120,6 @@ def _trace(words: tuple[str, ...], file: str | None, max_size: int, max_message:
         from mcpd.cli.trace.proxy import Guardian, end_like, run
     except ImportError as error:
         raise ConfigurationError(f"mcpd trace cannot run on this system: {error}") from error
-    from mcpd.cli.trace.reading import new_default_path
     from mcpd.transports.recorder import Recorder, Recording, TraceFile
 
     opened = TraceFile(new_default_path(words[0]) if file is None else Path(file), max_size)
@@ -169,9 +176,11 @@ def _show_command(
     follow: bool,
     as_json_lines: bool,
 ) -> None:
-    from mcpd.cli.trace.reading import Filter, TraceReader, read_lines
-
-    wanted = Filter(methods, ids, errors, slow, _pattern(grep))
+    try:
+        pattern = None if grep is None else re.compile(grep, re.IGNORECASE)
+    except re.error as error:
+        raise click.UsageError(f"--grep: {error}; write a backslash before characters such as ( [ . *") from error
+    wanted = Filter(methods, ids, errors, slow, pattern)
     path = _path(file)
     printer = _Printer(full, as_json_lines)
     reader = TraceReader()
@@ -200,18 +209,9 @@ def _show_command(
         click.echo(f"mcpd: {printable(text, 1000)}", err=True)
 
 
-def _pattern(grep: str | None) -> re.Pattern[str] | None:
-    try:
-        return None if grep is None else re.compile(grep, re.IGNORECASE)
-    except re.error as error:
-        raise click.UsageError(f"--grep: {error}; write a backslash before characters such as ( [ . *") from error
-
-
 def _path(file: str | None) -> Path:
     if file is not None:
         return Path(file)
-    from mcpd.cli.trace.reading import default_folder, newest_trace
-
     path = newest_trace()
     if path is None:
         folder = printable(default_folder(), 1000)
@@ -235,8 +235,6 @@ class _Printer:
 
     def print(self, entry: Entry) -> None:
         """Print an entry."""
-        from mcpd.cli.trace.reading import as_json, as_line
-
         if self._is_json:
             self._put(as_json(entry))
             return
@@ -245,8 +243,6 @@ class _Printer:
 
     def print_unanswered(self, missing: list[Entry]) -> None:
         """Print requests without an answer."""
-        from mcpd.cli.trace.reading import readable_time
-
         last = missing[-1].at
         for entry in missing:
             who = "the server" if entry.source == "host" else "the host"

@@ -124,7 +124,7 @@ class _Watcher:
         )
 
     async def _until_lost(self, client: Client) -> None:
-        """Ping from time to time: without traffic a lost connection would not be noticed."""
+        # Ping from time to time: without traffic a lost connection would not be noticed.
         while True:
             await asyncio.sleep(_PING_SECONDS)
             await client.ping()

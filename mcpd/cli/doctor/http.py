@@ -200,7 +200,7 @@ async def _try_host(web: Web, version: str, report: Report) -> None:
 
 
 async def _try_cors(web: Web, report: Report) -> None:
-    """Judge whether web pages may use the server, as some hosts are web pages, and with all headers that they need."""
+    # Judge whether web pages may use the server, as some hosts are web pages, and with all headers that they need.
     headers = {
         "Origin": _STRANGER,
         "Access-Control-Request-Method": "POST",

@@ -83,7 +83,7 @@ async def examine_offers(peer: Peer, opening: Mapping[str, Any], report: Report,
 
 
 async def _list(peer: Peer, method: str, member: str, title: str, report: Report) -> list[Any] | None:
-    """Read all pages of a list; return None if it cannot be read."""
+    # Read all pages of a list; return None if it cannot be read.
     try:
         found = await read_list(peer, method, member, is_optional=method == "resources/templates/list")
     except NoAnswer as error:

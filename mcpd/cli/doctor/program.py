@@ -224,7 +224,7 @@ def _judge_start(dialogue: Dialogue, answer: Answer, report: Report) -> None:
 
 
 async def _try_unknown_method(dialogue: Dialogue, report: Report) -> None:
-    """Send an unknown method. Newer hosts would wait for a server that does not answer it."""
+    # Send an unknown method. Newer hosts would wait for a server that does not answer it.
     patience = dialogue.timeout
     dialogue.timeout = min(patience, 5.0)
     try:
@@ -310,9 +310,8 @@ async def _try_as_hosts_do(target: CommandTarget, report: Report, timeout: float
 
 
 async def _try_versions(target: CommandTarget, report: Report, timeout: float) -> list[Any]:
-    """Try each version of the protocol with a process of its own, because a session begins once. Returns the
-    capabilities.
-    """
+    # Try each version of the protocol with a process of its own, because a session begins once. Returns the
+    # capabilities.
     turns = asyncio.Semaphore(_AT_ONCE)
 
     async def try_one(version: str) -> tuple[str, Any]:

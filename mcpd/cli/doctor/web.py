@@ -40,14 +40,9 @@ class Reply(Struct, frozen=True):
         return self.headers.get("content-type", "").partition(";")[0].strip().lower()
 
     @property
-    def message(self) -> dict[str, Any] | None:
-        """The JSON-RPC response in its body, alone or in an event."""
-        return message_in(self.body, self.kind)
-
-    @property
     def opening(self) -> dict[str, Any] | None:
         """The result of the first request of a conversation; None if that failed."""
-        result = None if self.message is None else self.message.get("result")
+        result = (message_in(self.body, self.kind) or {}).get("result")
         return result if isinstance(result, dict) else None
 
     @property

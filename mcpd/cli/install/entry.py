@@ -14,6 +14,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from typing import Literal, TypeAlias
+from urllib.parse import urlsplit
 
 from msgspec import Struct, field
 
@@ -249,10 +250,10 @@ def server_name(named: NamedTarget) -> str:
         place = os.path.splitext(named.path)[0] if named.path.endswith(".py") else named.path
         candidates = [part for part in re.split(r"[/\\.]" if not os.path.isabs(place) else r"[/\\]", place) if part]
     elif isinstance(named, UrlTarget):
-        host, _, path = named.url.partition("://")[2].partition("?")[0].partition("/")
-        labels = host.partition(":")[0].split(".")
-        own = labels[-2:-1] if len(labels) > 1 and not labels[-1].isdigit() else []
-        candidates = [*own, *(part for part in path.split("/") if part)]
+        parts = urlsplit(named.url)
+        labels = (parts.hostname or "").split(".")
+        own = labels[-2:-1] if not labels[-1].isdigit() else []
+        candidates = [*own, *filter(None, parts.path.split("/"))]
     elif isinstance(named, CommandTarget):
         words = [word for word in named.command if not word.startswith("-")]
         candidates = [os.path.splitext(re.split(r"[/\\]", word.rpartition("@")[0] or word)[-1])[0] for word in words]

@@ -122,7 +122,7 @@ async def _check_file(file: CheckedFile, timeout: float, until: float) -> None:
 
 
 def _unreadable_file(why: str) -> Finding:
-    """The finding for a file that the host cannot read either, or that only mcpd cannot read without a library."""
+    # The finding for a file that the host cannot read either, or that only mcpd cannot read without a library.
     what, _, advice = why.rpartition(": ")
     if advice.startswith("pip install"):
         return Finding(printable(what, 500), advice, is_problem=False)
@@ -186,7 +186,7 @@ def _fail(checked: CheckedServer, text: str, advice: str) -> None:
 async def _try_full_environment(
     checked: CheckedServer, host: Host, target: CommandTarget, names: list[str], timeout: float
 ) -> None:
-    """Find out whether the server works with all of the user's variables, so that it lacks some of them in the host."""
+    # Find out whether the server works with all of the user's variables, so that it lacks some of them in the host.
     given = passed_variables(host, names=names)
     kept_back = {name: value for name, value in os.environ.items() if given.get(name) != value}
     if not kept_back:

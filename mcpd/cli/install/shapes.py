@@ -55,22 +55,22 @@ def shaped(host: Host, name: str, entry: Entry) -> dict[str, Any]:
             f"{host.name} does not support a working folder ({entry.cwd}); name the server as a file, or "
             "use absolute paths"
         )
-    return _COMMANDS.get(host.shape, _plain)(name, entry)
+    return _COMMANDS.get(host.shape, _plain_command)(name, entry)
 
 
 _KNOW_WEBSOCKET = ("claude-code", "xcode-claude")
 _KNOW_CWD = ("codex", "xcode-codex", "gemini-cli", "qwen-code", "vscode", "vscode-insiders")
 
 
-def _plain(name: str, entry: Entry) -> dict[str, Any]:
+def _plain_command(name: str, entry: Entry) -> dict[str, Any]:
     return _with({"command": entry.command, "args": [*entry.args]}, env=entry.env, cwd=entry.cwd)
 
 
 _Shape: TypeAlias = Callable[[str, Entry], dict[str, Any]]
 
 _COMMANDS: dict[str, _Shape] = {
-    "typed": lambda name, entry: {"type": "stdio", **_plain(name, entry)},
-    "copilot-cli": lambda name, entry: {"type": "local", **_plain(name, entry), "tools": ["*"]},
+    "typed": lambda name, entry: {"type": "stdio", **_plain_command(name, entry)},
+    "copilot-cli": lambda name, entry: {"type": "local", **_plain_command(name, entry), "tools": ["*"]},
     "local-remote": lambda name, entry: {
         **_with({"type": "local", "command": [entry.command, *entry.args]}, environment=entry.env),
         "enabled": True,
@@ -79,7 +79,7 @@ _COMMANDS: dict[str, _Shape] = {
         **_with({"type": "stdio", "name": name, "cmd": entry.command, "args": [*entry.args]}, envs=entry.env),
         **_GOOSE,
     },
-    "continue": lambda name, entry: {"name": name, **_plain(name, entry)},
+    "continue": lambda name, entry: {"name": name, **_plain_command(name, entry)},
 }
 
 

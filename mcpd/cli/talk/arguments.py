@@ -148,7 +148,7 @@ def read_schema(raw: Any) -> Schema:
 
 
 def _resolved(node: Any, root: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The schema that a local `$ref` refers to, otherwise the node itself."""
+    # The schema that a local `$ref` refers to, otherwise the node itself.
     for _ in range(_DEEPEST):
         if not isinstance(node, dict):
             return {}

@@ -234,7 +234,7 @@ def _data_of(error: RemoteError) -> str:
 
 
 def _target_again(server: ServerOptions) -> str:
-    """The server as words of a command line, without secrets: people share what we print."""
+    # The server as words of a command line, without secrets: people share what we print.
     if server.command:
         return f"-- {shlex.join(mask_command(server.command))}"
     return shlex.quote(without_secrets(server.target)) if server.target else ""

@@ -182,12 +182,12 @@ def log_line(params: LogMessageParams) -> str:
 
 
 def _indented(text: str) -> str:
-    """A text from the server; its lines are indented, so that none looks like a line of mcpd."""
+    # A text from the server; its lines are indented, so that none looks like a line of mcpd.
     return printable_lines(text[:_MOST_CHARACTERS]).replace("\n", "\n  ")
 
 
 def _url_problem(url: str) -> str:
-    """Why a page must not be opened: the user must see the whole URL, and the host that a browser would visit."""
+    # Why a page must not be opened: the user must see the whole URL, and the host that a browser would visit.
     if not url.startswith(("https://", "http://")):
         return "is not a web page"
     if len(url) > _MOST_CHARACTERS:
@@ -305,7 +305,7 @@ def _choose(word: str, choices: list[Choice], name: str) -> Any:
 
 
 def _default(value: Any) -> str:
-    """A default as the user would type it."""
+    # A default as the user would type it.
     if isinstance(value, list) and all(isinstance(item, str) for item in value):
         return ", ".join(value)
     return {True: "yes", False: "no"}[value] if isinstance(value, bool) else plain(value)

@@ -212,10 +212,8 @@ class _Parent:
     # -- the start ---------------------------------------------------------------------------
 
     async def _begin(self) -> int | None:
-        """Start all workers. Returns None once they serve or all are to stop; otherwise the exit code of the command.
-
-        The first one starts alone: every worker would report the same errors of the target or the options.
-        """
+        # Start all workers. Returns None once they serve or all are to stop; otherwise the exit code of the command.
+        # The first one starts alone: every worker would report the same errors of the target or the options.
         first = await self._start(1)
         if not await self._is_ready(first):
             self._print_lines()

@@ -249,7 +249,7 @@ def test_wrong_use_is_one_line_and_2(run: Run, words: list[str], line: str) -> N
         (["list", "nosuch.py"], "mcpd: nosuch.py: no such file"),
         (["list", "--", "no-such-program"], "mcpd: no-such-program cannot be started: there is no such program"),
         (["list", "--", "true"], "mcpd: "),
-        (["list", "http://127.0.0.1:9/mcp", "--token-file", "nosuch"], "mcpd: --token-file nosuch: No such file"),
+        (["list", "http://127.0.0.1:9/mcp", "--token-file", "nosuch"], "mcpd: --token-file: nosuch: No such file"),
         (["call", SERVER, "hang", "--timeout", "0.2"], "mcpd: the server did not answer tools/call"),
         (["read", SERVER, "note://nosuch"], "mcpd: the server answered with an error: Resource not found"),
         (["complete", SERVER, "prompt", "nosuch", "x", "y"], "mcpd: the server answered with an error: "),

@@ -98,7 +98,8 @@ def _replace(text: str, ours: list[_Statement], path: tuple[str, ...], value: An
 
 def _put_inline(text: str, statement: _Statement, path: tuple[str, ...], value: Any) -> str:
     """Put a value into an inline table."""
-    found = with_change({"value": _read(text, statement)}, ("value", *path[len(statement.path) :]), value)["value"]
+    before = tomllib.loads(f"value = {text[statement.value : statement.value_end]}")
+    found = with_change(before, ("value", *path[len(statement.path) :]), value)["value"]
     return text[: statement.value] + toml_value(found) + text[statement.value_end :]
 
 
@@ -197,10 +198,6 @@ def _path(found: Any) -> tuple[str, ...]:
         ((key, found),) = found.items()
         keys.append(key)
     return (*keys,)
-
-
-def _read(text: str, statement: _Statement) -> Any:
-    return tomllib.loads(f"value = {text[statement.value : statement.value_end]}")["value"]
 
 
 # -------------------------------------------------------------------------------------- values

@@ -53,7 +53,7 @@ def put(text: str, keys: Sequence[str], value: Any, *, in_list: bool = False) ->
                 return _append(text, node, value)
             node = item
             if not behind:
-                return _put_in_place(text, node.start_mark.index, _content_end(text, node), value, node)
+                return _put_in_place(text, node, value)
             continue
         pair = _pair(node, key)
         if pair is None:
@@ -118,12 +118,12 @@ def _set(text: str, node: Any, pair: Any, key: str, value: Any) -> str:
     return text[:start] + line_end(text).join(lines) + text[end:]
 
 
-def _put_in_place(text: str, start: int, end: int, value: Any, node: Any) -> str:
+def _put_in_place(text: str, node: Any, value: Any) -> str:
     """Replace an object of a list."""
-    column = node.start_mark.column
-    lines = [json.dumps(value, ensure_ascii=False)] if node.flow_style else _lines(value, column)
+    start = node.start_mark
+    lines = [json.dumps(value, ensure_ascii=False)] if node.flow_style else _lines(value, start.column)
     lines[0] = lines[0].lstrip(" ")
-    return text[:start] + line_end(text).join(lines) + text[end:]
+    return text[: start.index] + line_end(text).join(lines) + text[_content_end(text, node) :]
 
 
 def _remove(text: str, node: Any, found: Any, owner: Any) -> str:
@@ -171,22 +171,18 @@ def _lines(value: Any, column: int) -> list[str]:
         return found
     for key, each in value.items():
         name = _scalar(str(key))
-        is_block = isinstance(each, (dict, list)) and bool(each) and not (isinstance(each, list) and _is_flat(each))
-        if is_block:
-            found += [f"{indent}{name}:", *_lines(each, column + 2)]
-        elif isinstance(each, list) and each:
+        is_flat = isinstance(each, list) and not any(isinstance(item, (dict, list)) for item in each)
+        if each and is_flat:
             found += [f"{indent}{name}:", *(f"{indent}  - {_scalar(item)}" for item in each)]
+        elif each and isinstance(each, (dict, list)):
+            found += [f"{indent}{name}:", *_lines(each, column + 2)]
         else:
             found.append(f"{indent}{name}: {_scalar(each)}")
     return found
 
 
-def _is_flat(items: list[Any]) -> bool:
-    return not any(isinstance(each, (dict, list)) for each in items)
-
-
 def _scalar(value: Any) -> str:
-    """Format a value on one line. Strings are quoted if they could be another type."""
+    # Format a value on one line. Strings are quoted if they could be another type.
     if isinstance(value, str) and _PLAIN.fullmatch(value) and value.lower() not in _WORDS:
         return value
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\x7f")
