@@ -12,8 +12,7 @@ from urllib.parse import urlsplit
 from msgspec import convert, structs
 from msgspec.json import encode, format
 
-from mcpd.cli.install.entry import Entry, entry_name, entry_of_files
-from mcpd.cli.install.shapes import shaped
+from mcpd.cli.install.entry import Entry, entry_name, entry_of_files, shaped
 from mcpd.cli.target import find, split
 from mcpd.client.targets.hosts import HOSTS
 from mcpd.client.targets.named import FileTarget

@@ -13,8 +13,7 @@ import click
 from mcpd.cli.doctor.program import try_command
 from mcpd.cli.doctor.report import Report, Status, Step
 from mcpd.cli.doctor.urls import try_url
-from mcpd.cli.install.checks import Finding, examine_entry
-from mcpd.cli.install.health import CheckedFile, check_hosts
+from mcpd.cli.install.checks import CheckedFile, Finding, check_hosts, examine_entry
 from mcpd.cli.options import (
     TARGET_HELP,
     ClientCommand,

@@ -13,7 +13,7 @@ from typing import Any
 from msgspec import Struct, to_builtins
 
 from mcpd.cli.install.checks import is_unreadable, limit_warnings, strictness_findings
-from mcpd.cli.install.entry import NamedEntry, as_target, entry_name
+from mcpd.cli.install.entry import NamedEntry, as_target, entry_name, is_ours, same_server, shaped
 from mcpd.cli.install.files import Content, Journal, Record, read
 from mcpd.cli.install.hosts import file_of, found_hosts, refuse_running, running
 from mcpd.cli.install.launch import Verdict, verify_target
@@ -28,7 +28,6 @@ from mcpd.cli.install.plan import (
     plan_uninstall,
     secret_warnings,
 )
-from mcpd.cli.install.shapes import is_ours, same_server, shaped
 from mcpd.client.targets.hosts import HOSTS, Host
 from mcpd.errors import ConfigurationError
 from mcpd.protocol.printable import printable

@@ -15,15 +15,11 @@ from typing import Any, Literal, TypeAlias
 from msgspec import Struct
 from msgspec.structs import replace
 
-from mcpd.cli.install.entry import Entry
-from mcpd.cli.install.files import Content, Journal, Record, back_up, check, entry_fingerprint, fingerprint, read, write
-from mcpd.cli.install.formats import drop, format_named, put
-from mcpd.cli.install.hosts import has_folder, is_here
-from mcpd.cli.install.launch import is_hidden
-from mcpd.cli.install.shapes import (
+from mcpd.cli.install.entry import (
     HEADER_MEMBERS,
     LAUNCH_MEMBERS,
     VARIABLE_MEMBERS,
+    Entry,
     describe_entry,
     is_ours,
     launch_words,
@@ -31,6 +27,10 @@ from mcpd.cli.install.shapes import (
     shaped,
     texts_in,
 )
+from mcpd.cli.install.files import Content, Journal, Record, back_up, check, entry_fingerprint, fingerprint, read, write
+from mcpd.cli.install.formats import drop, format_named, put
+from mcpd.cli.install.hosts import has_folder, is_here
+from mcpd.cli.install.launch import is_hidden
 from mcpd.client.targets.configurations import Variables
 from mcpd.client.targets.hosts import HOSTS, Host
 from mcpd.errors import ConfigurationError

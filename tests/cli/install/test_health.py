@@ -13,9 +13,8 @@ from typing import Any
 import pytest
 from conftest import Child
 
-from mcpd.cli.install import health
-from mcpd.cli.install.checks import entry_findings, key_findings
-from mcpd.cli.install.health import CheckedFile, CheckedServer, check_hosts
+from mcpd.cli.install import checks
+from mcpd.cli.install.checks import CheckedFile, CheckedServer, check_hosts, entry_findings, key_findings
 from mcpd.client.targets.hosts import HOSTS
 
 SERVE = [sys.executable, "-m", "mcpd", "serve", "--stdio"]
@@ -195,7 +194,7 @@ async def test_what_takes_too_long_is_left(write: Write, monkeypatch: pytest.Mon
     write(".cursor/mcp.json", {"mcpServers": {"slow": entry}})
     (checked,) = await check_hosts(timeout=0.5)
     assert "did not answer initialize within 0.5 s" in said(server(checked, "slow"))
-    monkeypatch.setattr(health, "_TOTAL_SECONDS", -1.0)
+    monkeypatch.setattr(checks, "_TOTAL_SECONDS", -1.0)
     (checked,) = await check_hosts(timeout=0.5)
     assert "not tried" in said(server(checked, "slow"))
     assert "mcpd doctor cursor:slow" in said(server(checked, "slow"))
