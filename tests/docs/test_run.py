@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import time
 from collections.abc import Callable
 from types import ModuleType
@@ -123,3 +124,11 @@ def test_a_library_that_is_replaced(page_modules: Load) -> None:
     (own,) = page_modules("migrating-from-mcp-1", "own")
     tools = asyncio.run(own.mcp.list_tools())
     assert [tool.name for tool in tools] == ["add"]
+
+
+def test_the_switches_are_those_of_the_preview() -> None:
+    script = (REPOSITORY / "assets" / "host" / "host.js").read_text(encoding="utf-8")
+    labels = re.findall(r'^  \["\w+", "([^"]+)", "', script, re.MULTILINE)
+    page = (REPOSITORY / "docs" / "preview.md").read_text(encoding="utf-8")
+    assert len(labels) == 8
+    assert [label for label in labels if f"\n| {label} | " not in page] == []
