@@ -44,6 +44,17 @@ class _InvalidYaml(FrontMatterError):
     """PyYAML cannot parse the text."""
 
 
+def decoded(data: bytes, limit: int) -> str:
+    """Return the text of a file with at most `limit` bytes. Raises FrontMatterError if it is larger or not UTF-8."""
+    if len(data) > limit:
+        raise FrontMatterError(1, f"is larger than {limit} bytes")
+    try:
+        return data.decode().replace("\r\n", "\n")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise FrontMatterError(line, f"is not UTF-8 (byte {error.start}); save it as UTF-8") from None
+
+
 def read_front_matter(text: str) -> tuple[dict[str, Any], str, int]:
     """Return the front matter of a file, the text after it, and the number of that text's first line.
 

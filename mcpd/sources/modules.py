@@ -139,18 +139,16 @@ class _Import:
         self.module: ModuleType | None = None
         self.error: BaseException | None = None
         self.thread = threading.Thread(target=self._import, name="mcpd-import", daemon=True)
-        self._done = threading.Event()
 
     def run(self, seconds: float) -> None:
         """Start the import and wait for at most this many seconds."""
         self.thread.start()
-        if self._done.wait(seconds):
-            self.thread.join()
+        self.thread.join(seconds)
 
     @property
     def is_done(self) -> bool:
         """Whether the import has ended, with or without an error."""
-        return self._done.is_set()
+        return not self.thread.is_alive()
 
     def line_in(self, path: str) -> int | None:
         """Return the line of that file which is being executed."""
@@ -180,8 +178,6 @@ class _Import:
             self.module = import_module(self._name)
         except BaseException as error:
             self.error = error
-        finally:
-            self._done.set()
 
 
 class _ImportTimeout(BaseException):

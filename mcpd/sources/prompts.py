@@ -21,7 +21,7 @@ from mcpd.server.folder_files import read_within
 from mcpd.server.registry.entries import PromptEntry
 from mcpd.server.registry.listing import ActiveExtensions
 from mcpd.sources.files import MAX_PER_KIND, File, Report, Stamped, files_of
-from mcpd.sources.front_matter import FrontMatterError, read_front_matter
+from mcpd.sources.front_matter import FrontMatterError, decoded, read_front_matter
 
 if TYPE_CHECKING:
     from mcpd.protocol.types.interaction import Completion
@@ -132,14 +132,7 @@ def prompts_of(folder: str, report: Report, before: Mapping[str, FilePrompt]) ->
 
 def _prompt(file: File, folder: str, report: Report) -> FilePrompt:
     # Read one prompt. Raises FrontMatterError or OSError.
-    data = read_within(file.path, folder, MAX_BYTES + 1)
-    if len(data) > MAX_BYTES:
-        raise FrontMatterError(1, f"is larger than {MAX_BYTES} bytes")
-    try:
-        text = data.decode().removeprefix("\ufeff").replace("\r\n", "\n")
-    except UnicodeDecodeError as error:
-        raise FrontMatterError(1, f"is not UTF-8 (byte {error.start}); save it as UTF-8") from None
-
+    text = decoded(read_within(file.path, folder, MAX_BYTES + 1), MAX_BYTES).removeprefix("\ufeff")
     members, body, first_line = read_front_matter(text)
     head = _head(members, text)
     for key, known in _misspelled(members):

@@ -39,7 +39,7 @@ from mcpd.server.functions.threads import run_in_thread
 from mcpd.server.registry.entries import Entries, ResourceEntry
 from mcpd.server.registry.listing import ActiveExtensions
 from mcpd.sources.files import MAX_PER_KIND, File, Report, Stamp, Stamped, escaped, files_of, matching, stamp_of
-from mcpd.sources.front_matter import FrontMatterError, read_front_matter
+from mcpd.sources.front_matter import FrontMatterError, decoded, read_front_matter
 from mcpd.sources.resources import Origin, file_contents, media_type
 from mcpd.sources.tables import SKILL_PREFIX, SkillsTable
 
@@ -58,21 +58,15 @@ class SkillHead(Struct, frozen=True):
 
 def read_head(data: bytes, folder: str) -> SkillHead:
     """Return the front matter of the SKILL.md in a folder with the name `folder`. Raises FrontMatterError."""
-    if len(data) > MOST_TOTAL_BYTES:
-        raise FrontMatterError(1, f"is larger than {MOST_TOTAL_BYTES} bytes")
-    try:
-        text = data.decode()
-    except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
-        raise FrontMatterError(line, f"is not UTF-8 (byte {error.start}); save it as UTF-8") from None
+    text = decoded(data, MOST_TOTAL_BYTES)
     if text.startswith("\ufeff"):
         raise FrontMatterError(1, "begins with a byte order mark; save it as UTF-8 without one")
-    lines = text.replace("\r\n", "\n").split("\n")
+    lines = text.split("\n")
     if lines[0].rstrip() != "---":
         raise FrontMatterError(
             1, "has no front matter; begin the file with ---, name:, description: and --- on separate lines"
         )
-    members, _, _ = read_front_matter("\n".join(lines))
+    members, _, _ = read_front_matter(text)
 
     name, description = members.get("name"), members.get("description")
     key, problem = "name", ""

@@ -148,10 +148,19 @@ class ToolTable(_Table, frozen=True):
     ] = {}
 
 
+_Folder = Annotated[str, Meta(min_length=1, description="The sub-folder, relative to this file.")]
+_Enabled = Annotated[bool, Meta(description="Whether to serve this sub-folder.")]
+_MaxFiles = Annotated[
+    int, Meta(ge=1, description="The largest number of files to serve; the rest is reported and left out.")
+]
+_MaxBytes = Annotated[int, Meta(ge=1, description="The largest file to serve, in bytes.")]
+_Exclude = Annotated[tuple[str, ...], Meta(description='Files to leave out, such as "*.bak" or "drafts/*".')]
+
+
 class DocsTable(_Table, frozen=True):
     """`[docs]`: documents that are resources and can be searched."""
 
-    enabled: Annotated[bool, Meta(description="Whether to serve this sub-folder.")] = True
+    enabled: _Enabled = True
     folder: Annotated[
         str, Meta(min_length=1, description="The folder of the documents; . is the folder of this file.")
     ] = "docs"
@@ -165,11 +174,9 @@ class DocsTable(_Table, frozen=True):
     include: Annotated[
         tuple[str, ...], Meta(description='Serve only these files, such as "*.md" or "guides/*"; by default all.')
     ] = ()
-    exclude: Annotated[tuple[str, ...], Meta(description='Files to leave out, such as "drafts/*".')] = ()
-    max_files: Annotated[
-        int, Meta(ge=1, description="The largest number of files to serve; the rest is reported and left out.")
-    ] = 50_000
-    max_bytes: Annotated[int, Meta(ge=1, description="The largest file to serve, in bytes.")] = 16 * 1024 * 1024
+    exclude: _Exclude = ()
+    max_files: _MaxFiles = 50_000
+    max_bytes: _MaxBytes = 16 * 1024 * 1024
     index: Annotated[
         str,
         Meta(
@@ -184,10 +191,6 @@ class DocsTable(_Table, frozen=True):
         str | dict[str, Any],
         Meta(description="A profile included in mcpd, such as terragrunt, or a table for each tool."),
     ] = {}
-
-
-_Folder = Annotated[str, Meta(min_length=1, description="The sub-folder, relative to this file.")]
-_Enabled = Annotated[bool, Meta(description="Whether to serve this sub-folder.")]
 
 
 class _ToolsTable(_Table, frozen=True):
@@ -216,11 +219,9 @@ class ResourcesTable(_Table, frozen=True):
         Annotated[str, Meta(pattern=FILES_URI)] | None,
         Meta(description="The prefix of the URIs of files, such as notes://; by default resource://NAME/."),
     ] = None
-    max_files: Annotated[
-        int, Meta(ge=1, description="The largest number of files to serve; the rest is reported and left out.")
-    ] = 10_000
-    max_bytes: Annotated[int, Meta(ge=1, description="The largest file to serve, in bytes.")] = 16 * 1024 * 1024
-    exclude: Annotated[tuple[str, ...], Meta(description='Files to leave out, such as "*.bak" or "drafts/*".')] = ()
+    max_files: _MaxFiles = 10_000
+    max_bytes: _MaxBytes = 16 * 1024 * 1024
+    exclude: _Exclude = ()
 
 
 class _PromptsTable(_Table, frozen=True):
@@ -239,7 +240,7 @@ class SkillsTable(_Table, frozen=True):
         Annotated[str, Meta(pattern=SKILL_PREFIX)] | None,
         Meta(description="A prefix for the paths of skills, such as acme/billing in skill://acme/billing/refunds."),
     ] = None
-    exclude: Annotated[tuple[str, ...], Meta(description='Files to leave out, such as "*.bak" or "drafts/*".')] = ()
+    exclude: _Exclude = ()
 
 
 class Configuration(_Table, frozen=True):

@@ -9,13 +9,13 @@ from __future__ import annotations
 import os
 from asyncio import get_running_loop
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 from msgspec import Struct
 
-from mcpd.errors import ConfigurationError, InternalError, InvalidParams, ResourceNotFound
+from mcpd.errors import InternalError, InvalidParams, ResourceNotFound
 from mcpd.protocol.printable import printable
 from mcpd.protocol.types.features import (
     BlobResourceContents,
@@ -203,17 +203,13 @@ class Profile(Struct, kw_only=True, rename="kebab", forbid_unknown_fields=True, 
 
 
 def profile_of(table: DocsTable) -> Profile:
-    """Return the profile named by `tools`, or one with these tools. Raises ConfigurationError if it cannot be read."""
+    """Return the profile named by `tools`, or one with these tools."""
     if not isinstance(table.tools, str):
         return Profile(tools=table.tools)
     import tomllib
 
-    path = os.path.join(bundled_folder(), "docs_profiles", f"{table.tools}.toml")
-    try:
-        with open(path, "rb") as file:
-            return msgspec.convert(tomllib.load(file), Profile)
-    except OSError as error:
-        raise ConfigurationError(f"the profile {path} cannot be read: {error.strerror}") from None
+    with open(os.path.join(bundled_folder(), "docs_profiles", f"{table.tools}.toml"), "rb") as file:
+        return msgspec.convert(tomllib.load(file), Profile)
 
 
 _SETTLED_SECONDS = 0.3
@@ -249,7 +245,6 @@ class Tree:
             section_form=profile.section_uri,
             slug_of=lambda path: self.head(path).slug,
         )
-        self._answers: Answers | None = None
         self._heads: dict[str, tuple[int | None, PageHead]] = {}
         self._pages: dict[str, PageResource] = {}
         self._resources: list[ResourceEntry] = []
@@ -270,13 +265,11 @@ class Tree:
             self._library = Library(self.folder, self._settings, index_file(self.table.index, self.folder, self._root))
         return self._library
 
-    @property
+    @cached_property
     def answers(self) -> Answers:
-        if self._answers is None:
-            from mcpd.sources.docs.answers import Answers
+        from mcpd.sources.docs.answers import Answers
 
-            self._answers = Answers(lambda: self.library, self.addresses, lambda: self.paths, self._report_unreadable)
-        return self._answers
+        return Answers(lambda: self.library, self.addresses, lambda: self.paths, self._report_unreadable)
 
     # -- what it offers ----------------------------------------------------------------------
 

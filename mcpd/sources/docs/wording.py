@@ -7,7 +7,7 @@ or table in braces, such as `{read_page}`, by the name of that tool.
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 from msgspec import Meta, Raw, Struct, structs
 
@@ -15,6 +15,7 @@ from mcpd.protocol.types.features import CallToolResult, Tool
 from mcpd.server.context.exchange import Exchange
 from mcpd.server.registry.entries import ToolEntry, ToolMeta
 from mcpd.server.registry.listing import ActiveExtensions
+from mcpd.sources.docs.page import Kind
 from mcpd.sources.tables import DOING, ArgumentTable, Doing, ToolTable
 
 if TYPE_CHECKING:
@@ -52,7 +53,6 @@ class Wording(Struct, frozen=True, kw_only=True):
 
 
 _Limit = Annotated[int, Meta(ge=1, le=MAX_HITS)]
-_Kind = Literal["markdown", "mdx", "rst", "html", "text", "notebook", "pdf"]
 _SECTION = Argument("section", str | None, "Search only this section, named as in {list_sections}.")
 _CURSOR = Argument("cursor", str | None, "The next_cursor of the previous answer, to get the next part.")
 
@@ -60,7 +60,7 @@ ARGUMENTS: dict[Doing, tuple[Argument, ...]] = {
     "search": (
         Argument("query", str, 'A few characteristic words; use "quotes" for a phrase and word* for a prefix.', True),
         _SECTION,
-        Argument("kind", _Kind | None, "Only pages in this format."),
+        Argument("kind", Kind | None, "Only pages in this format."),
         Argument("limit", _Limit, "How many pages to return.", default=5),
         _CURSOR,
     ),

@@ -7,7 +7,7 @@ import io
 import logging
 import re
 
-from mcpd.sources.docs.page import Page, UnreadablePage, order_of, section_of, title_of
+from mcpd.sources.docs.page import Kind, Page, UnreadablePage, mime_type_of, order_of, section_of, title_of
 
 _CONTROLS = bytes([*range(9), *range(14, 27), *range(28, 32), 127])
 _CONTROL = re.compile(r"[\x00-\x08\x0e-\x1a\x1c-\x1f\x7f]")
@@ -44,16 +44,12 @@ def read_text(path: str, data: bytes) -> Page:
     first = text[:1000].lstrip().split("\n", 1)[0].strip(" =-*#\t")
     is_title = 0 < len(first) <= 80 and not first.endswith((".", ",", ";", ":"))
     description = next((part for part in paragraphs if len(part) > 80), paragraphs[0])[:300]
-    return Page(
-        path,
-        first if is_title else title_of(path),
-        section_of(path),
-        description,
-        order_of(path),
-        text,
-        "text/plain",
-        "text",
-    )
+    return _page(path, first if is_title else "", description, text, "text")
+
+
+def _page(path: str, title: str, description: str, text: str, kind: Kind) -> Page:
+    title = title or title_of(path)
+    return Page(path, title, section_of(path), description, order_of(path), text, mime_type_of(kind), kind)
 
 
 _MAX_PAGES = 3000
@@ -83,9 +79,8 @@ def read_pdf(path: str, data: bytes) -> Page:
         raise UnreadablePage("is a PDF file without text")
     title = " ".join(said.split()) if isinstance(said, str) else ""
     first = text.lstrip().split("\n", 1)[0].strip()
-    title = title or (first if len(first) <= 80 else "") or title_of(path)
-    description = " ".join(text[:600].split())[:300]
-    return Page(path, title[:200], section_of(path), description, order_of(path), text, "text/plain", "pdf")
+    title = title or (first if len(first) <= 80 else "")
+    return _page(path, title[:200], " ".join(text[:600].split())[:300], text, "pdf")
 
 
 def _text(reader: object) -> str:
