@@ -70,7 +70,7 @@ class ReaderParts:
         kind: str | None = None,
         cursor: str | None = None,
     ) -> ViewResult:
-        # Show a page, search results, the pages of a section, or the sections.
+        """Show a page, search results, the pages of a section, or the sections."""
         from mcpd.sources.docs.page import BadCursor, UnknownPage, UnknownSection, UnreadablePage
 
         library = self._library()
