@@ -6,7 +6,10 @@ Spec: JSON Schema 2020-12, 8.2.3.1 and 9.2; RFC 6901, 6 (a JSON Pointer as the f
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
+
+Schema: TypeAlias = dict[str, Any]
+"""A JSON Schema that is an object."""
 
 
 def is_local(reference: object) -> bool:
@@ -54,9 +57,9 @@ _NAMED: Final = frozenset(("$defs", "definitions", "dependentSchemas", "patternP
 _FLAGS: Final = frozenset(("additionalProperties", "unevaluatedItems", "unevaluatedProperties"))
 
 
-def mapped(node: Mapping[str, Any], change: Callable[[Any], Any]) -> dict[str, Any]:
+def mapped(node: Mapping[str, Any], change: Callable[[Any], Any]) -> Schema:
     """Return a schema with each direct subschema changed."""
-    found: dict[str, Any] = {}
+    found: Schema = {}
     for keyword, value in node.items():
         if keyword in _NAMED and isinstance(value, dict):
             found[keyword] = {name: change(child) for name, child in value.items()}
@@ -69,7 +72,7 @@ def mapped(node: Mapping[str, Any], change: Callable[[Any], Any]) -> dict[str, A
     return found
 
 
-def children(node: Mapping[str, Any]) -> Iterator[tuple[str, str, dict[str, Any]]]:
+def children(node: Mapping[str, Any]) -> Iterator[tuple[str, str, Schema]]:
     """Yield each direct subschema that is an object, with its keyword, and its name under that keyword or ""."""
     for keyword, value in node.items():
         members: Mapping[str, Any] = value if keyword in _NAMED and isinstance(value, dict) else {}
@@ -82,6 +85,6 @@ def children(node: Mapping[str, Any]) -> Iterator[tuple[str, str, dict[str, Any]
                 yield keyword, "", child
 
 
-def subschemas(node: Mapping[str, Any]) -> list[dict[str, Any]]:
+def subschemas(node: Mapping[str, Any]) -> list[Schema]:
     """Return the direct subschemas of a schema."""
     return [child for _, _, child in children(node)]

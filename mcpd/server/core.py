@@ -18,9 +18,10 @@ from mcpd.errors import RegistrationError
 from mcpd.protocol.session import MAX_FRAME_BYTES, Opening, Session
 from mcpd.protocol.types.base import META, Icon
 from mcpd.protocol.versions.table import Vocabulary, is_known_method
+from mcpd.server.context.exchange import Handler
 from mcpd.server.dispatcher import ServerConnection
 from mcpd.server.dispatcher.announcer import Announcer
-from mcpd.server.dispatcher.connection import Handler, NotificationListener
+from mcpd.server.dispatcher.connection import NotificationListener
 from mcpd.server.extensions.base import Extension
 from mcpd.server.extensions.builtin import make_extensions
 from mcpd.server.functions.results import to_builtins

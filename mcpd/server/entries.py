@@ -13,6 +13,7 @@ from msgspec.json import decode
 from msgspec.structs import fields, replace
 
 from mcpd.errors import RegistrationError
+from mcpd.protocol.types.base import Meta
 from mcpd.protocol.types.features import (
     Annotations,
     CallToolResult,
@@ -25,6 +26,7 @@ from mcpd.protocol.types.features import (
 from mcpd.server.context import context_type
 from mcpd.server.context.exchange import Exchange
 from mcpd.server.extensions.base import Extension, ResourceAddition, ToolAddition
+from mcpd.server.functions.annotations import Function
 from mcpd.server.functions.signature import Callee, bind
 from mcpd.server.metadata import checked, checked_seconds, hints_of, icons_of, meta_of, offer, tagged
 from mcpd.server.registry.catalog import Catalog
@@ -44,7 +46,7 @@ if TYPE_CHECKING:
 
 
 def tool_entry(
-    catalog: Catalog, installed: Collection[Extension], function: Callable[..., Any], options: ToolOptions
+    catalog: Catalog, installed: Collection[Extension], function: Function, options: ToolOptions
 ) -> FunctionTool:
     """Return a tool. `options` are the options of its decorator, including those of extensions."""
     is_data = options.get("structured_output") is not False
@@ -97,7 +99,7 @@ def _all_content(kind: object) -> bool:
 
 
 def _with_schemas(
-    where: str, function: Callable[..., Any], callee: Callee, options: ToolOptions
+    where: str, function: Function, callee: Callee, options: ToolOptions
 ) -> tuple[Callee | SchemaCallee, Callable[[Any], list[str]] | None]:
     input_schema, output_schema = options.get("input_schema"), options.get("output_schema")
     if input_schema is None and output_schema is None:
@@ -118,7 +120,7 @@ def _additions(
     name: str,
     installed: Collection[Extension],
     options: Mapping[str, Any],
-    meta: dict[str, Any] | None,
+    meta: Meta,
 ) -> dict[str, ToolAddition]:
     # Return what each extension adds to the tool. Extensions take their own keys out of `meta`.
     given = _options_of(where, installed, options, options.get("extensions") or {})
@@ -186,7 +188,7 @@ def resource_entry(
     catalog: Catalog,
     installed: Collection[Extension],
     uri: str,
-    function: Callable[..., Any],
+    function: Function,
     options: DescribedResource,
 ) -> FunctionResource | FunctionTemplate:
     """Return a resource, or a template if its URI has `{variables}`. An extension may change it."""
@@ -260,7 +262,7 @@ def text_entry(
 
 
 def _addition(
-    installed: Collection[Extension], uri: str, mime_type: str | None, meta: dict[str, Any] | None, *, is_fixed: bool
+    installed: Collection[Extension], uri: str, mime_type: str | None, meta: Meta, *, is_fixed: bool
 ) -> tuple[str | None, ResourceAddition | None]:
     # Return the id of the extension that changes a resource, and its changes.
     for extension in installed:
@@ -308,7 +310,7 @@ def _check_variables(uri: str, variables: Sequence[str], callee: Callee) -> None
 # -- prompts -----------------------------------------------------------------------------------
 
 
-def prompt_entry(catalog: Catalog, function: Callable[..., Any], options: DescribedPrompt) -> FunctionPrompt:
+def prompt_entry(catalog: Catalog, function: Function, options: DescribedPrompt) -> FunctionPrompt:
     """Return a prompt; its parameters are the arguments."""
     from mcpd.server.registry.prompts import FunctionPrompt  # many servers have none
 

@@ -20,7 +20,7 @@ from msgspec.json import decode
 
 from mcpd import __version__
 from mcpd.errors import ConfigurationError
-from mcpd.protocol.schemas import mapped
+from mcpd.protocol.schemas import Schema, mapped
 from mcpd.protocol.types.features import (
     CallToolParams,
     CallToolResult,
@@ -226,7 +226,7 @@ def _siblings(prefix: str, part: Server) -> SiblingNames:
     return SiblingNames((tool.key for tool in part.catalog.tools), partial(_named, prefix))
 
 
-def _as_dict(schema: dict[str, Any] | Raw) -> dict[str, Any]:
+def _as_dict(schema: Schema | Raw) -> dict[str, Any]:
     return schema if isinstance(schema, dict) else decode(schema, type=dict[str, Any])
 
 

@@ -23,7 +23,7 @@ from typing import Any
 
 from mcpd.errors import ConfigurationError, InternalError, RegistrationError
 from mcpd.protocol.printable import printable
-from mcpd.server.context.exchange import Exchange
+from mcpd.server.context.exchange import Exchange, Handler
 from mcpd.server.dispatcher import ServerConnection
 from mcpd.server.handlers.table import HandlerTable
 
@@ -32,7 +32,6 @@ log = logging.getLogger("mcpd")
 _CALLS_SECONDS = 5.0
 
 Enter = Callable[[], AbstractAsyncContextManager[Any]]
-Handler = Callable[[Exchange, Any], Any]
 
 
 class Lifespan:

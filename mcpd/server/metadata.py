@@ -16,7 +16,7 @@ from msgspec.json import decode, encode
 from mcpd.errors import ConfigurationError, RegistrationError
 from mcpd.protocol.jsonrpc import explain
 from mcpd.protocol.state_keys import StateKeys, keys_of_process, read_keys
-from mcpd.protocol.types.base import Icon, Implementation
+from mcpd.protocol.types.base import Icon, Implementation, Meta
 from mcpd.protocol.types.features import TextContent
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def is_meta_key(key: str) -> bool:
     return re.fullmatch(_KEY, key) is not None
 
 
-def checked_meta(meta: Mapping[str, Any] | None) -> dict[str, Any] | None:
+def checked_meta(meta: Mapping[str, Any] | None) -> Meta:
     """Return a copy. Raises RegistrationError for a key that clients may refuse."""
     if meta is None:
         return None
@@ -129,7 +129,7 @@ def hints_of(annotations: Any, kind: type[S], where: str) -> S | None:
     return None if annotations is None else _struct(annotations, kind, f"{where}, annotations")
 
 
-def meta_of(meta: Any, where: str) -> dict[str, Any] | None:
+def meta_of(meta: Any, where: str) -> Meta:
     """Return a copy of `_meta` whose keys every client accepts."""
     if meta is not None and not (isinstance(meta, Mapping) and all(isinstance(key, str) for key in meta)):
         raise RegistrationError(f"{where}, meta: expected a dict with str keys, got {meta!r}")
@@ -139,7 +139,7 @@ def meta_of(meta: Any, where: str) -> dict[str, Any] | None:
         raise RegistrationError(f"{where}, meta: {error}") from None
 
 
-def tagged(meta: dict[str, Any] | None, options: DescribedPrompt, where: str) -> dict[str, Any] | None:
+def tagged(meta: Meta, options: DescribedPrompt, where: str) -> Meta:
     """Return `_meta` with the tags at `fastmcp.tags`, where clients look for them."""
     given = options.get("tags")
     if not given:

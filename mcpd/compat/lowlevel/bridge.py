@@ -53,9 +53,8 @@ from mcpd.protocol.types.features import (
 )
 from mcpd.server.app import Server as McpdServer
 from mcpd.server.context.context import Context
-from mcpd.server.context.exchange import Exchange
+from mcpd.server.context.exchange import Exchange, Handler
 from mcpd.server.context.peer import InputRequired, is_failure
-from mcpd.server.handlers.table import BoundHandler
 from mcpd.server.registry.entries import Entries, PromptEntry, ResourceEntry, TemplateEntry, ToolEntry
 from mcpd.server.registry.listing import ActiveExtensions
 from mcpd.server.registry.tools import failed
@@ -130,7 +129,7 @@ class _Bridge:
         self._server = server
         self._sessions: WeakKeyDictionary[object, ServerSession] = WeakKeyDictionary()
 
-    async def handshake(self, native: BoundHandler, exchange: Exchange, params: Any) -> Any:
+    async def handshake(self, native: Handler, exchange: Exchange, params: Any) -> Any:
         # By now the author has registered all handlers.
         for method, request in _REQUESTS.items():
             row = METHODS[method]
@@ -144,7 +143,7 @@ class _Bridge:
             result.capabilities.experimental = options.capabilities.experimental
         return result
 
-    async def handle(self, method: str, native: BoundHandler, exchange: Exchange, params: Any) -> Any:
+    async def handle(self, method: str, native: Handler, exchange: Exchange, params: Any) -> Any:
         """Serve a request with the author's handler, or without one with mcpd's own (`native`)."""
         handler = self._app.request_handlers.get(_REQUESTS[method])
         if handler is None and method == "completion/complete":
@@ -184,7 +183,7 @@ class _Bridge:
         except Exception as error:
             log.error("%s: its handler failed", printable(method), exc_info=as_told(error))
 
-    async def _serve_natively(self, native: BoundHandler, exchange: Exchange, params: Any) -> Any:
+    async def _serve_natively(self, native: Handler, exchange: Exchange, params: Any) -> Any:
         try:
             return await _awaited(native(exchange, params))
         except InvalidParams:

@@ -11,7 +11,7 @@ import os
 from collections.abc import Callable, Collection, Mapping
 from functools import cache
 from importlib import import_module
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 from weakref import WeakKeyDictionary
 
 from msgspec import NODEFAULT, UNSET, Raw, Struct, defstruct, field
@@ -57,6 +57,9 @@ from mcpd.protocol.types.features import (
 )
 
 Back = Callable[[Any], Any]
+
+Versions: TypeAlias = Collection[str] | None
+"""Names of protocol versions; None for all."""
 
 
 class Revision(Struct, kw_only=True, frozen=True):
@@ -403,9 +406,9 @@ class Vocabulary:
     __slots__ = ("_notifications", "_requests", "_server_notifications", "named")
 
     def __init__(self) -> None:
-        self._requests: dict[str, tuple[Reader, Collection[str] | None]] = {}
-        self._notifications: dict[str, tuple[Reader, Collection[str] | None]] = {}
-        self._server_notifications: dict[str, tuple[Collection[str] | None, Callable[[Any], bool]]] = {}
+        self._requests: dict[str, tuple[Reader, Versions]] = {}
+        self._notifications: dict[str, tuple[Reader, Versions]] = {}
+        self._server_notifications: dict[str, tuple[Versions, Callable[[Any], bool]]] = {}
         self.named: dict[str, str] = {}
         """Method -> the field of its params that the HTTP header `Mcp-Name` mirrors."""
 
@@ -414,19 +417,17 @@ class Vocabulary:
         for name in self.__slots__:
             setattr(self, name, getattr(other, name))
 
-    def add_request(self, method: str, params: type, versions: Collection[str] | None, named: str | None) -> None:
+    def add_request(self, method: str, params: type, versions: Versions, named: str | None) -> None:
         """Add a request of clients. `versions` are the versions that have it, None for all."""
         self._requests[method] = (Decoder(params).decode, versions)
         if named is not None:
             self.named[method] = named
 
-    def add_notification(self, method: str, params: type, versions: Collection[str] | None) -> None:
+    def add_notification(self, method: str, params: type, versions: Versions) -> None:
         """Add a notification of clients."""
         self._notifications[method] = (Decoder(params).decode, versions)
 
-    def add_server_notification(
-        self, method: str, versions: Collection[str] | None, admits: Callable[[Any], bool]
-    ) -> None:
+    def add_server_notification(self, method: str, versions: Versions, admits: Callable[[Any], bool]) -> None:
         """Add a notification of the server; `admits` decides by the client's capabilities whether to send it."""
         self._server_notifications[method] = (versions, admits)
 
@@ -455,7 +456,7 @@ class Vocabulary:
         return admits(client)
 
 
-def _in_version(row: tuple[Reader, Collection[str] | None] | None, version: Version) -> Reader | None:
+def _in_version(row: tuple[Reader, Versions] | None, version: Version) -> Reader | None:
     if row is None or (row[1] is not None and version.name not in row[1]):
         return None
     return row[0]

@@ -11,7 +11,7 @@ from msgspec.json import decode
 
 from mcpd.errors import HeaderMismatch, MissingCapability, ResourceNotFound, UnsupportedVersion, UrlElicitationRequired
 from mcpd.protocol.jsonrpc import is_object
-from mcpd.protocol.schemas import mapped
+from mcpd.protocol.schemas import Schema, mapped
 from mcpd.protocol.types.base import ClientCapabilities, Params
 from mcpd.protocol.types.features import (
     AnyValue,
@@ -41,7 +41,7 @@ def object_schema(tool: Tool) -> Tool:
     if not isinstance(schema, dict) or schema.get("type") == "object":
         return tool
 
-    root: dict[str, Any] = {"type": "object", "properties": {"result": schema}, "required": ["result"]}
+    root: Schema = {"type": "object", "properties": {"result": schema}, "required": ["result"]}
     if "$id" not in schema:
         moved = _moved({key: schema[key] for key in ("$schema", "$defs") if key in schema})
         inner = {key: value for key, value in schema.items() if key not in moved}

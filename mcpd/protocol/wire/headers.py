@@ -15,7 +15,7 @@ from typing import Any
 from msgspec import Struct
 
 from mcpd.errors import RegistrationError
-from mcpd.protocol.schemas import children, mapped
+from mcpd.protocol.schemas import Schema, children, mapped
 
 _PREFIX, _SUFFIX = b"=?base64?", b"?="
 _SAFE_INTEGER = 2**53 - 1
@@ -131,7 +131,7 @@ def without_mirrors(schema: Any) -> Any:
 
 
 def _walk(
-    node: dict[str, Any], path: tuple[str, ...], is_reachable: bool
+    node: Schema, path: tuple[str, ...], is_reachable: bool
 ) -> Iterator[tuple[dict[str, Any], tuple[str, ...], bool]]:
     # Yield every schema inside a schema, its path, and whether only `properties` lead to it.
     yield node, path, is_reachable

@@ -6,8 +6,8 @@ Handlers take an `Exchange`; the `Context` of authors wraps one, if a function t
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Coroutine, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from msgspec import Struct
 
@@ -161,3 +161,7 @@ def checks_scopes(origin: Origin) -> bool:
 def missing_scopes(origin: Origin, scopes: Iterable[str]) -> list[str]:
     """Return the scopes that the user lacks."""
     return [scope for scope in scopes if scope not in origin.user.scopes] if checks_scopes(origin) else []
+
+
+Handler: TypeAlias = Callable[[Exchange, Any], Any]
+"""A function (exchange, params) that returns a result or a coroutine of one."""

@@ -15,6 +15,7 @@ from msgspec.inspect import type_info
 from msgspec.json import encode, schema as json_schema
 
 from mcpd.errors import LocalProtocolError
+from mcpd.protocol.schemas import Schema
 
 _ROOT = ("$schema", "type", "properties", "required")
 _KEPT = {
@@ -91,7 +92,7 @@ def _is_bare(form: Any) -> bool:
     return form in (str, int, float, bool) or origin in (Literal, list) or isinstance(form, EnumMeta)
 
 
-def _flat(root: Mapping[str, Any], definitions: Mapping[str, Any], problem: str) -> dict[str, Any]:
+def _flat(root: Mapping[str, Any], definitions: Mapping[str, Any], problem: str) -> Schema:
     if root.get("type") != "object" or not isinstance(root.get("properties"), Mapping):
         raise LocalProtocolError(problem)
     schema = {key: root[key] for key in _ROOT if key in root}
@@ -101,7 +102,7 @@ def _flat(root: Mapping[str, Any], definitions: Mapping[str, Any], problem: str)
     return schema
 
 
-def _resolve(node: Any, definitions: Mapping[str, Any]) -> dict[str, Any]:
+def _resolve(node: Any, definitions: Mapping[str, Any]) -> Schema:
     if not isinstance(node, Mapping):
         return {}
     reference = node.get("$ref")
@@ -112,7 +113,7 @@ def _resolve(node: Any, definitions: Mapping[str, Any]) -> dict[str, Any]:
     return {**target, **{key: value for key, value in node.items() if key != "$ref"}}
 
 
-def _member(name: str, node: Any, definitions: Mapping[str, Any]) -> dict[str, Any]:
+def _member(name: str, node: Any, definitions: Mapping[str, Any]) -> Schema:
     member = _resolve(node, definitions)
     branches = member.pop("anyOf", None)
     if branches is not None:
@@ -137,7 +138,7 @@ def _member(name: str, node: Any, definitions: Mapping[str, Any]) -> dict[str, A
     return {"type": kind} | {key: member[key] for key in _KEPT[kind] if key in member}
 
 
-def _read_choice(name: str, member: dict[str, Any]) -> None:
+def _read_choice(name: str, member: Schema) -> None:
     # Keep one form of a choice: `oneOf` with titles, or `enum`.
     if "oneOf" in member:
         member.pop("enum", None)
@@ -149,7 +150,7 @@ def _read_choice(name: str, member: dict[str, Any]) -> None:
             raise LocalProtocolError(f"form field {name!r}: the values of a choice are strings")
 
 
-def _items(name: str, items: dict[str, Any]) -> dict[str, Any]:
+def _items(name: str, items: Schema) -> Schema:
     titled = items.get("anyOf") or items.get("oneOf")
     if titled:
         return {"anyOf": list(titled)}
@@ -187,7 +188,7 @@ def _choices_in_order(hint: Any) -> list[Any]:
 # ------------------------------------------------------------------------------------ the answer
 
 
-def read_form(content: Mapping[str, Any], schema: Mapping[str, Any], form: type | None) -> Any:
+def read_form(content: Mapping[str, Any], schema: Schema, form: type | None) -> Any:
     """Return the values of an answer, as `form` if there is one. Raises ValidationError naming the field."""
     values = check_values(content, schema)
     if form is None:
@@ -230,7 +231,7 @@ def check_values(content: Mapping[str, Any], schema: Mapping[str, Any]) -> dict[
     return {name: _checked(name, value, members[name]) if name in members else value for name, value in content.items()}
 
 
-def _checked(name: str, value: Any, member: Mapping[str, Any]) -> Any:
+def _checked(name: str, value: Any, member: Schema) -> Any:
     kind: str = member["type"]
     if kind == "integer" and isinstance(value, float) and value.is_integer():
         value = int(value)  # JSON has only one type of number
@@ -252,7 +253,7 @@ def _checked(name: str, value: Any, member: Mapping[str, Any]) -> Any:
     return value
 
 
-def _allowed(member: Mapping[str, Any]) -> list[Any] | None:
+def _allowed(member: Schema) -> list[Any] | None:
     if "enum" in member:
         return list(member["enum"])
     titled = member.get("oneOf") or member.get("anyOf")

@@ -5,6 +5,6 @@ change notifications, and `observing` calls observers. The state of a connection
 `Session` of `mcpd.protocol.session`; the methods are in `server/handlers`, and framing belongs to the transports.
 """
 
-from mcpd.server.dispatcher.connection import Handler, ServerConnection
+from mcpd.server.dispatcher.connection import ServerConnection
 
-__all__ = ["Handler", "ServerConnection"]
+__all__ = ["ServerConnection"]

@@ -48,7 +48,7 @@ from mcpd.protocol.jsonrpc import (
 )
 from mcpd.protocol.printable import printable
 from mcpd.protocol.session import Call, Session
-from mcpd.server.context.exchange import Exchange
+from mcpd.server.context.exchange import Exchange, Handler
 from mcpd.server.context.peer import InputRequired, questions_of
 from mcpd.server.dispatcher.tasks import EagerTaskRunner, Resumption
 
@@ -66,8 +66,6 @@ _NOT_ENCODABLE = (UnicodeEncodeError, TypeError)
 
 # After this many bytes of notifications for one call the event loop runs other calls, even if the client keeps up.
 _YIELD_BYTES = 64 * 1024
-
-Handler: TypeAlias = Callable[[Exchange, Any], Any]
 
 NotificationListener: TypeAlias = Callable[[Exchange, Any], Coroutine[Any, Any, None]]
 """Handles a notification: (exchange that belongs to no request, params)."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from mcpd.protocol.jsonrpc import Id
 from mcpd.protocol.session import Call, Session
-from mcpd.protocol.types.base import META, CancelledParams, NotificationParams
+from mcpd.protocol.types.base import META, CancelledParams, Meta, NotificationParams
 from mcpd.protocol.types.features import ResourceUpdatedParams
 from mcpd.protocol.types.interaction import AcknowledgedParams, ListenResult, SubscriptionFilter
 
@@ -145,7 +145,7 @@ class Subscriptions:
             self._send_frame(frame, None if call is None else call.id, method)
 
 
-def _params(uri: str | None, meta: dict[str, Any] | None) -> Any:
+def _params(uri: str | None, meta: Meta) -> Any:
     if uri is not None:
         return ResourceUpdatedParams(uri=uri, meta=meta)
     return None if meta is None else NotificationParams(meta=meta)

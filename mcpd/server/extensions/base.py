@@ -15,9 +15,11 @@ from msgspec import Struct
 
 from mcpd.errors import MissingExtension, RegistrationError
 from mcpd.protocol.envelope import ClientIdentity
-from mcpd.protocol.types.base import ObjectResult, Params, Result
+from mcpd.protocol.types.base import Meta, ObjectResult, Params, Result
 from mcpd.protocol.types.features import CallToolResult
+from mcpd.protocol.versions.table import Versions
 from mcpd.server.context.exchange import Exchange
+from mcpd.server.functions.annotations import Function
 from mcpd.server.functions.results import to_builtins
 from mcpd.server.metadata import is_meta_key
 from mcpd.server.registry.catalog import Catalog
@@ -37,7 +39,7 @@ class Method(Struct, frozen=True, kw_only=True):
     params: type[Params]
     run: Callable[[Context, Any], Any]
     """(context, params) -> the result of a request: a `Result`, struct, dataclass or dict; None for an empty result."""
-    versions: Collection[str] | None = None
+    versions: Versions = None
     """The protocol versions with this method; None for all."""
     named: str | None = None
     """The member of the params that the header `Mcp-Name` repeats over HTTP."""
@@ -55,7 +57,7 @@ class ResourceAddition(Struct, frozen=True, kw_only=True):
     """Changes of an extension to one resource, which then exists only for clients with the extension."""
 
     mime_type: str | None
-    meta: dict[str, Any] | None
+    meta: Meta
     finish: Callable[[Any], Any] | None = None
     """(content of the resource) -> the content as it is sent."""
 
@@ -105,16 +107,14 @@ class Extension:
         self.settings: dict[str, Any] = dict(settings or {})
         self.requests: dict[str, Method] = {}
         self.notifications: dict[str, Method] = {}
-        self.server_notifications: dict[str, Collection[str] | None] = {}
+        self.server_notifications: dict[str, Versions] = {}
         """The notifications that tools may send with `ctx.notify`: method -> its versions, None for all."""
         self.server: ExtensionHost | None = None
 
     # -- for authors -------------------------------------------------------------------------
 
     @collects
-    def method(
-        self, name: str, params: type[Params] = Params, *, versions: Collection[str] | None = None
-    ) -> Callable[[F], F]:
+    def method(self, name: str, params: type[Params] = Params, *, versions: Versions = None) -> Callable[[F], F]:
         """Register the function for a method, as `@extension.method("com.example/notes/search", SearchParams)`.
 
         The function takes the context and the params, a subclass of `mcpd.Params`, and returns a struct, dataclass,
@@ -130,9 +130,7 @@ class Extension:
         return register
 
     @collects
-    def notification(
-        self, name: str, params: type[Params] = Params, *, versions: Collection[str] | None = None
-    ) -> Callable[[F], F]:
+    def notification(self, name: str, params: type[Params] = Params, *, versions: Versions = None) -> Callable[[F], F]:
         """Register the function for a notification of clients. Its return value is ignored."""
 
         def register(function: F) -> F:
@@ -141,7 +139,7 @@ class Extension:
 
         return register
 
-    def may_notify(self, name: str, *, versions: Collection[str] | None = None) -> None:
+    def may_notify(self, name: str, *, versions: Versions = None) -> None:
         """Declare a notification that tools send with `ctx.notify(name, params)`."""
         self.server_notifications[name] = versions
         if self.server is not None:
@@ -152,8 +150,8 @@ class Extension:
         methods: dict[str, Method],
         name: str,
         params: type[Params],
-        function: Callable[..., Any],
-        versions: Collection[str] | None,
+        function: Function,
+        versions: Versions,
     ) -> None:
         where = f"extension {self.id}, method {name!r}"
         if name in self.requests or name in self.notifications:
@@ -183,7 +181,7 @@ class Extension:
         """
         return isinstance((client.capabilities.extensions or {}).get(self.id), dict)
 
-    def tool(self, name: str, options: Mapping[str, Any], meta: dict[str, Any] | None) -> ToolAddition | None:
+    def tool(self, name: str, options: Mapping[str, Any], meta: Meta) -> ToolAddition | None:
         """Return the part of the extension in a tool that is being registered, or None.
 
         `options` are the arguments for `tool_options`. Members of `meta` that belong to the extension are removed.
@@ -198,9 +196,7 @@ class Extension:
         """
         return result
 
-    def resource(
-        self, uri: str, mime_type: str | None, meta: dict[str, Any] | None, *, is_fixed: bool
-    ) -> ResourceAddition | None:
+    def resource(self, uri: str, mime_type: str | None, meta: Meta, *, is_fixed: bool) -> ResourceAddition | None:
         """Return the changes to a resource that is being registered, or None. Raises RegistrationError.
 
         `is_fixed` is True if the content was registered, instead of a function.

@@ -10,13 +10,20 @@ import functools
 import inspect
 import sys
 import typing
+from collections.abc import Callable
 from types import FunctionType, MethodType, UnionType
-from typing import Annotated, Any, Union
+from typing import Annotated, Any, TypeAlias, Union
 
 from mcpd.errors import RegistrationError
 
 if sys.version_info >= (3, 14):
     import annotationlib  # `inspect` has loaded it
+
+Function: TypeAlias = Callable[..., Any]
+"""A function of an author, or another callable."""
+
+Values: TypeAlias = dict[str, Any]
+"""Values of arguments, by name."""
 
 PLAIN_TYPES = (Any, str, int, float, bool)
 """Types that msgspec reads as they are."""

@@ -29,7 +29,8 @@ from msgspec import Struct
 
 from mcpd.errors import ArgumentsError, InvalidParams
 from mcpd.protocol.jsonrpc import read_object
-from mcpd.protocol.schemas import is_local, target_of
+from mcpd.protocol.schemas import Schema, is_local, target_of
+from mcpd.server.functions.annotations import Values
 from mcpd.server.functions.results import dec_hook
 from mcpd.server.functions.type_hooks import complete
 
@@ -123,7 +124,7 @@ _MOST_VALUES: Final = 10_000
 _DEPTH: Final = 4
 
 
-def coerce(arguments: dict[str, Any], schema: dict[str, Any]) -> dict[str, Any]:
+def coerce(arguments: Values, schema: Schema) -> Values:
     """Return `arguments` with each value repaired that can only mean what `schema` requires.
 
     Returns the same object if there was nothing to do.
@@ -131,12 +132,12 @@ def coerce(arguments: dict[str, Any], schema: dict[str, Any]) -> dict[str, Any]:
     return _Coercion(schema).members(arguments, schema, _DEPTH) if arguments else arguments
 
 
-def admitted_types(schema: Any, root: dict[str, Any]) -> frozenset[str]:
+def admitted_types(schema: Any, root: Schema) -> frozenset[str]:
     """Return the JSON types that a schema in the document `root` may admit."""
     return _Coercion(root)._admits(schema)
 
 
-def follow(schema: Any, root: dict[str, Any]) -> Any:
+def follow(schema: Any, root: Schema) -> Any:
     """Return `schema`, or the target of its chain of local `$ref`s; None for a missing target or a circle."""
     seen = set()
     while isinstance(schema, dict) and "$ref" in schema:
@@ -151,12 +152,12 @@ def follow(schema: Any, root: dict[str, Any]) -> Any:
 class _Coercion:
     """One call: the document that references point into, and the types found for its references."""
 
-    def __init__(self, root: dict[str, Any]) -> None:
+    def __init__(self, root: Schema) -> None:
         self._root = root
         self._admitted: dict[str, frozenset[str]] = {}
         self._left = _MOST_VALUES
 
-    def members(self, value: dict[str, Any], schema: Any, depth: int) -> dict[str, Any]:
+    def members(self, value: Values, schema: Any, depth: int) -> Values:
         schema = self._branch(schema, value, "object", "properties", "additionalProperties")
         if schema is None:
             return value
@@ -169,7 +170,7 @@ class _Coercion:
         if not self._is_within_limit(value):
             return value
 
-        changed: dict[str, Any] = {}
+        changed: Schema = {}
         for name, member in value.items():
             repaired = self.value(member, properties.get(name, rest), depth)
             if repaired is not member:
@@ -179,7 +180,7 @@ class _Coercion:
             return {name: changed.get(name, value[name]) for name in value if name not in unset}
         return {**value, **changed} if changed else value
 
-    def _unset(self, value: dict[str, Any], schema: dict[str, Any], properties: dict[str, Any]) -> set[str]:
+    def _unset(self, value: Values, schema: Schema, properties: Schema) -> set[str]:
         # Return the members that are null but can only mean "leave out": models write null for "the default".
         required = schema.get("required")
         needed = required if isinstance(required, list) else ()
@@ -209,7 +210,7 @@ class _Coercion:
         ]
         return value if all(map(_is, repaired, value)) else repaired
 
-    def _is_within_limit(self, values: list[Any] | dict[str, Any]) -> bool:
+    def _is_within_limit(self, values: list[Any] | Values) -> bool:
         self._left -= len(values)
         return self._left >= 0
 
@@ -286,7 +287,7 @@ class _Coercion:
             self._admitted[reference] = _ALL if target is None else self._admits(target)
         return self._admitted[reference]
 
-    def _branch(self, schema: Any, value: Any, kind: str, *keywords: str) -> dict[str, Any] | None:
+    def _branch(self, schema: Any, value: Any, kind: str, *keywords: str) -> Schema | None:
         # Return the schema that describes the inside of an array or object: `schema`, or its only branch that can.
         for _ in range(8):
             schema = follow(schema, self._root)
@@ -408,9 +409,7 @@ class ArgumentParser:
     `reserved` is the name of the context parameter, which no argument may have.
     """
 
-    def __init__(
-        self, struct: type[Struct], extra: Any, reserved: str | None, schema: Callable[[], dict[str, Any]]
-    ) -> None:
+    def __init__(self, struct: type[Struct], extra: Any, reserved: str | None, schema: Callable[[], Schema]) -> None:
         self._struct = struct
         self._names = frozenset(struct.__struct_encode_fields__)
         self._extra = extra
@@ -419,23 +418,21 @@ class ArgumentParser:
         self.is_incomplete = False
         """Whether decoded values may lack defaults (see `type_hooks.complete`)."""
 
-    def from_json(self, raw: bytes | msgspec.Raw) -> tuple[Struct, dict[str, Any]]:
+    def from_json(self, raw: bytes | msgspec.Raw) -> tuple[Struct, Values]:
         """Return arguments from JSON, coerced by the schema, and further ones. b"" and null mean no arguments.
 
         Raises ArgumentsError if they do not fit, InvalidParams if they are not a JSON object.
         """
         return self._made(read_object(raw, "arguments"), ArgumentsError)
 
-    def from_strings(self, values: Mapping[str, str | None]) -> tuple[Struct, dict[str, Any]]:
+    def from_strings(self, values: Mapping[str, str | None]) -> tuple[Struct, Values]:
         """Return arguments from strings or None, coerced by the schema. Raises InvalidParams if they do not fit."""
         return self._made(dict(values), InvalidParams)
 
-    def _made(
-        self, values: dict[str, Any], error: type[ArgumentsError | InvalidParams]
-    ) -> tuple[Struct, dict[str, Any]]:
+    def _made(self, values: Values, error: type[ArgumentsError | InvalidParams]) -> tuple[Struct, Values]:
         schema = self._schema()
         values = coerce(values, schema)
-        extra: dict[str, Any] = {}
+        extra: Values = {}
 
         try:
             made = _converted(values, self._struct)
@@ -454,7 +451,7 @@ class ArgumentParser:
             complete(extra)
         return made, extra
 
-    def _problems(self, values: dict[str, Any], schema: dict[str, Any]) -> Iterator[str]:
+    def _problems(self, values: Values, schema: Schema) -> Iterator[str]:
         types = {}
         for field in msgspec.structs.fields(self._struct):
             types[field.encode_name] = field.type
@@ -479,7 +476,7 @@ def _converted(value: Any, kind: Any) -> Any:
     return msgspec.json.decode(msgspec.json.encode(value), type=kind, dec_hook=dec_hook)
 
 
-def _line(name: str, message: str, schema: dict[str, Any]) -> str:
+def _line(name: str, message: str, schema: Schema) -> str:
     match = re.match(_WHERE, message)
     text, key, path = match.groups() if match else (message, None, None)
     path = f".{name}{path or ''}"
@@ -498,7 +495,7 @@ def _as_json(problem: str) -> str:
     return f"{problem}; write a JSON {is_compound[1]}" if is_compound else problem
 
 
-def _allowed(path: str, schema: dict[str, Any]) -> str | None:
+def _allowed(path: str, schema: Schema) -> str | None:
     found: Any = schema
     for name, index, _ in re.findall(_STEP, path):
         found = _inside(found, schema)
@@ -512,7 +509,7 @@ def _allowed(path: str, schema: dict[str, Any]) -> str | None:
     return ", ".join(msgspec.json.encode(value).decode() for value in values[:_MANY]) or None
 
 
-def _inside(schema: Any, root: dict[str, Any]) -> dict[str, Any]:
+def _inside(schema: Any, root: Schema) -> Schema:
     schema = follow(schema, root)
     if isinstance(schema, dict) and "anyOf" in schema:
         branches = [branch for branch in schema["anyOf"] if branch != {"type": "null"}]

@@ -34,7 +34,15 @@ from msgspec import Struct
 from mcpd.errors import RegistrationError
 from mcpd.server.context.context import Context
 from mcpd.server.context.exchange import Exchange
-from mcpd.server.functions.annotations import find_kind, is_annotated, is_coroutine_function, plain_function, resolved
+from mcpd.server.functions.annotations import (
+    Function,
+    Values,
+    find_kind,
+    is_annotated,
+    is_coroutine_function,
+    plain_function,
+    resolved,
+)
 from mcpd.server.functions.threads import ThreadStep
 
 T = TypeVar("T")
@@ -43,7 +51,7 @@ T = TypeVar("T")
 class Dependency(Struct, frozen=True):
     """The mark that `Depends` leaves in a signature. Without a function it means the class of the annotation."""
 
-    function: Callable[..., Any] | None
+    function: Function | None
     use_cache: bool
 
 
@@ -108,14 +116,14 @@ def _dependency_in(hint: Any) -> Dependency | None:
     return next((one for one in found if one is not None), None)
 
 
-def _class_of(hint: Any) -> Callable[..., Any] | None:
+def _class_of(hint: Any) -> Function | None:
     while hasattr(hint, "__metadata__"):
         hint = hint.__origin__
     origin = typing.get_origin(hint) or hint
     return origin if isinstance(origin, type) and origin is not Any else None
 
 
-Overrides: TypeAlias = Mapping[Callable[..., Any], Callable[..., Any]]
+Overrides: TypeAlias = Mapping[Function, Function]
 """Replacements by dependency, see `Server.override`."""
 
 _Make: TypeAlias = Callable[[Any], Any]
@@ -126,8 +134,8 @@ _NONE = inspect.Parameter.empty
 class Source(Struct, frozen=True, eq=False):
     """A function that returns the value of a parameter, and what it takes itself."""
 
-    function: Callable[..., Any]
-    enter: Callable[..., Any]
+    function: Function
+    enter: Function
     """The function, or a context manager for a generator."""
     is_async: bool
     """Whether it runs on the event loop's thread."""
@@ -140,9 +148,7 @@ class Source(Struct, frozen=True, eq=False):
     """Whether it or one of its dependencies takes arguments of the call."""
 
 
-def read(
-    dependency: Dependency, arguments: Sequence[str], where: str, outer: tuple[Callable[..., Any], ...] = ()
-) -> Source:
+def read(dependency: Dependency, arguments: Sequence[str], where: str, outer: tuple[Function, ...] = ()) -> Source:
     """Return the source for a dependency. `arguments` are the arguments of the call; `where` names the function in
     messages.
 
@@ -201,7 +207,7 @@ def read(
     )
 
 
-def _parameters(function: Callable[..., Any], plain: Any, where: str) -> list[tuple[inspect.Parameter, Any]]:
+def _parameters(function: Function, plain: Any, where: str) -> list[tuple[inspect.Parameter, Any]]:
     hints = resolved(plain, where) if is_annotated(plain) else {}
     try:
         slots = inspect.signature(function).parameters.values()
@@ -231,7 +237,7 @@ class Calling:
 
     def __init__(
         self,
-        function: Callable[..., Any],
+        function: Function,
         where: str,
         dependencies: Mapping[str, Dependency],
         arguments: Sequence[str],
@@ -243,9 +249,9 @@ class Calling:
         self._arguments = arguments
         self._sources = {name: read(dependency, arguments, where) for name, dependency in dependencies.items()}
         self._overrides = overrides
-        self._instead: dict[tuple[Callable[..., Any], bool], Source] = {}
+        self._instead: dict[tuple[Function, bool], Source] = {}
 
-    async def call(self, values: dict[str, Any], context: Mapping[str, Any], exchange: Exchange) -> Any:
+    async def call(self, values: Values, context: Mapping[str, Any], exchange: Exchange) -> Any:
         """Call the function with the arguments `values`, the further values `context`, and its dependencies."""
         held: _Values | None = exchange.dependencies
         if held is not None:  # created for the same request, which will close it
@@ -264,7 +270,7 @@ class Calling:
         await held.close(None)
         return result
 
-    async def _call(self, held: _Values, values: dict[str, Any], context: Mapping[str, Any], exchange: Exchange) -> Any:
+    async def _call(self, held: _Values, values: Values, context: Mapping[str, Any], exchange: Exchange) -> Any:
         frame = _Call(self, held, values, exchange)
         given = {name: await frame.value_of(source) for name, source in self._sources.items()}
         if self._is_async:
@@ -322,7 +328,7 @@ class _Call(Struct, eq=False):
         return await opened.open(values)
 
 
-_Kept: TypeAlias = dict[Callable[..., Any], "asyncio.Future[Any]"]
+_Kept: TypeAlias = dict[Function, "asyncio.Future[Any]"]
 
 
 class _Values:
@@ -359,7 +365,7 @@ class _OpenSource:
         self._manager: Any = None
         self._is_awaited = False
 
-    async def open(self, values: dict[str, Any]) -> Any:
+    async def open(self, values: Values) -> Any:
         if self._source.is_async:
             given = self._source.enter(**values)
             if given.__class__ is CoroutineType:
@@ -374,7 +380,7 @@ class _OpenSource:
             return entered
         return given
 
-    def _begin(self, values: dict[str, Any]) -> Any:
+    def _begin(self, values: Values) -> Any:
         return self._entered(self._source.enter(**values))
 
     def _entered(self, given: Any) -> Any:
@@ -413,9 +419,9 @@ class Override:
 
     def __init__(
         self,
-        overrides: dict[Callable[..., Any], Callable[..., Any]],
-        dependency: Callable[..., Any],
-        replacement: Callable[..., Any],
+        overrides: dict[Function, Function],
+        dependency: Function,
+        replacement: Function,
     ) -> None:
         for given in (dependency, replacement):
             if not callable(given):

@@ -6,7 +6,7 @@ JSON Schema 2020-12 unless `$schema` names another draft. A reference out of the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from itertools import count
 from typing import Any
 
@@ -15,6 +15,8 @@ from msgspec.json import encode
 
 from mcpd.errors import ArgumentsError, RegistrationError
 from mcpd.protocol.jsonrpc import read_object
+from mcpd.protocol.schemas import Schema
+from mcpd.server.functions.annotations import Function, Values
 from mcpd.server.functions.arguments import coerce
 
 MAX_BYTES = 1024 * 1024
@@ -145,7 +147,7 @@ class SchemaCallee:
     Used like a `signature.Callee`.
     """
 
-    def __init__(self, function: Callable[..., Any], schema: Mapping[str, Any], inner: Any, what: str) -> None:
+    def __init__(self, function: Function, schema: Mapping[str, Any], inner: Any, what: str) -> None:
         if schema.get("type") != "object":
             raise RegistrationError(f'{what}: an input schema has "type": "object" at its root')
 
@@ -158,7 +160,7 @@ class SchemaCallee:
         self.description: str = inner.description
         self.is_async: bool = inner.is_async
         self.input_schema = dict(schema)
-        self.output_schema: dict[str, Any] | None = inner.output_schema
+        self.output_schema: Schema | None = inner.output_schema
         self.returns = inner.returns
         self.output_type = inner.output_type
         self.arguments = inner.arguments
@@ -178,7 +180,7 @@ class SchemaCallee:
         """As `call`, with arguments given as strings."""
         return self.call(encode(dict(values)), context)
 
-    def _read(self, raw: bytes | Raw) -> dict[str, Any]:
+    def _read(self, raw: bytes | Raw) -> Values:
         arguments = read_object(raw, "arguments")
         written = bytes(raw)
         # Each bracket is at most one level, and most arguments have few.

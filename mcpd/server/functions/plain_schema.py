@@ -21,7 +21,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, Literal
 
-from mcpd.protocol.schemas import mapped, subschemas
+from mcpd.protocol.schemas import Schema, mapped, subschemas
 from mcpd.server.functions.arguments import DATETIME_FORMATS
 
 MAX_NODES: Final = 2000
@@ -32,13 +32,13 @@ _SMALL: Final = 8
 _LOCAL: Final = "#/$defs/"
 
 
-def inlined(root: dict[str, Any], definitions: Mapping[str, Any]) -> dict[str, Any]:
+def inlined(root: Schema, definitions: Mapping[str, Any]) -> Schema:
     """Return `root` with each reference into `definitions` replaced by its target, and `$defs` for the rest."""
     return _Inlining(root, definitions).schema()
 
 
 class _Inlining:
-    def __init__(self, root: dict[str, Any], definitions: Mapping[str, Any]) -> None:
+    def __init__(self, root: Schema, definitions: Mapping[str, Any]) -> None:
         self._root = root
         self._definitions = definitions
         # The names that remain, in the order in which they are first complete.
@@ -48,7 +48,7 @@ class _Inlining:
             self._keep_large()
         self._names = self._plain_names()
 
-    def schema(self) -> dict[str, Any]:
+    def schema(self) -> Schema:
         whole = self._placed(self._root)
         if self._kept:
             whole["$defs"] = {self._names[name]: self._placed(self._definitions[name]) for name in self._in_order()}
@@ -59,7 +59,7 @@ class _Inlining:
         path: set[str] = set()
         done: dict[str, None] = {}
 
-        def walk(node: dict[str, Any]) -> None:
+        def walk(node: Schema) -> None:
             for name in self._named_in(node):
                 if name in path:
                     self._kept[name] = None
@@ -72,7 +72,7 @@ class _Inlining:
         walk(self._root)
         self._used = done
 
-    def _named_in(self, node: dict[str, Any]) -> Iterator[str]:
+    def _named_in(self, node: Schema) -> Iterator[str]:
         reference = node.get("$ref")
         if isinstance(reference, str):
             name = reference.removeprefix(_LOCAL)
@@ -85,7 +85,7 @@ class _Inlining:
         sizes: dict[str, int] = {}
         return self._size(self._root, sizes) + sum(self._size(self._definitions[name], sizes) for name in self._kept)
 
-    def _size(self, node: dict[str, Any], sizes: dict[str, int]) -> int:
+    def _size(self, node: Schema, sizes: dict[str, int]) -> int:
         # Return the number of schemas in one after inlining; `sizes` caches definitions.
         size = 1
         reference = node.get("$ref")
@@ -137,7 +137,7 @@ class _Inlining:
                 walk(name)
         return list(ordered)
 
-    def _placed(self, node: dict[str, Any]) -> dict[str, Any]:
+    def _placed(self, node: Schema) -> Schema:
         reference = node.get("$ref")
         if isinstance(reference, str) and (name := reference.removeprefix(_LOCAL)) in self._definitions:
             if name in self._kept:
@@ -247,7 +247,7 @@ _WORDS: Final = ("title", "description", "examples", "deprecated")
 _NULL: Final = {"type": "null"}
 
 
-def plain(schema: Mapping[str, Any], direction: Direction) -> dict[str, Any]:
+def plain(schema: Mapping[str, Any], direction: Direction) -> Schema:
     """Return a generated schema, with its `$defs`, as clients see it. The argument is not changed."""
     root = dict(schema)
     definitions = root.pop("$defs", {})
@@ -257,7 +257,7 @@ def plain(schema: Mapping[str, Any], direction: Direction) -> dict[str, Any]:
     return _merged(whole)  # type: ignore[no-any-return]
 
 
-def _rewritten(node: Any, direction: Direction) -> dict[str, Any]:
+def _rewritten(node: Any, direction: Direction) -> Schema:
     # Apply all rules that need no knowledge of references.
     if not isinstance(node, dict):
         return {"not": {}} if node is False else {}
@@ -277,7 +277,7 @@ def _rewritten(node: Any, direction: Direction) -> dict[str, Any]:
     return found
 
 
-def _without_specials(node: dict[str, Any]) -> dict[str, Any]:
+def _without_specials(node: Schema) -> Schema:
     # Remove `discriminator`, `const` and other keywords that repeat others or belong to other standards.
     node = dict(node)
     if "discriminator" in node:
@@ -301,7 +301,7 @@ def _without_specials(node: dict[str, Any]) -> dict[str, Any]:
     return node
 
 
-def _with_words_outside(node: dict[str, Any]) -> dict[str, Any]:
+def _with_words_outside(node: Schema) -> Schema:
     # Move texts from the only branch beside null to the whole, because clients look only there.
     branches = node.get("anyOf")
     if not isinstance(branches, list) or len(branches) != 2 or _NULL not in branches:
@@ -316,7 +316,7 @@ def _with_words_outside(node: dict[str, Any]) -> dict[str, Any]:
     return {**words, **node, "anyOf": [rest, _NULL] if at == 0 else [_NULL, rest]}
 
 
-def _rewrite_enum(node: dict[str, Any]) -> None:
+def _rewrite_enum(node: Schema) -> None:
     # Give each value of an enum its type. Several types become branches, since a type is never a list.
     values = node.get("enum")
     if not isinstance(values, list) or isinstance(node.get("type"), str):
@@ -340,7 +340,7 @@ def _type_of(value: Any) -> str:
     return next(name for kind, name in _TYPES if isinstance(value, kind))
 
 
-def _rewrite_text(node: dict[str, Any], direction: Direction) -> None:
+def _rewrite_text(node: Schema, direction: Direction) -> None:
     # Keep only formats and patterns that validators know and that all our output satisfies.
     if isinstance(node.get("pattern"), str):
         # pydantic's pattern of a Decimal has no exponent, but a Decimal may be written with one.
@@ -370,7 +370,7 @@ def _rewrite_text(node: dict[str, Any], direction: Direction) -> None:
             node["format"] = kind
 
 
-def _rewrite_items(node: dict[str, Any]) -> None:
+def _rewrite_items(node: Schema) -> None:
     # Give an array one schema as `items`, because draft-07 ignores `prefixItems`.
     node.pop("uniqueItems", None)  # duplicates are accepted, and vendors refuse the keyword
     prefix = node.pop("prefixItems", None)
@@ -402,7 +402,7 @@ def _position(item: Mapping[str, Any]) -> str:
     return " or ".join(map(_position, branches)) if not name and isinstance(branches, list) else str(name or "anything")
 
 
-def _rewrite_members(node: dict[str, Any]) -> None:
+def _rewrite_members(node: Schema) -> None:
     # Give a record `properties`, and a map the schema of its values. A map gets no `properties`, since some clients
     # would take it for an empty record.
     if node.get("required") == []:
@@ -436,7 +436,7 @@ def _merged(node: Any) -> Any:
     return _with_flat_choice(found) if isinstance(found.get("anyOf"), list) else found
 
 
-def _with_flat_choice(node: dict[str, Any]) -> dict[str, Any]:
+def _with_flat_choice(node: Schema) -> Schema:
     branches: list[Any] = []
     said: dict[str, Any] = {}
     for branch in node["anyOf"]:

@@ -16,6 +16,7 @@ import msgspec
 from msgspec import NODEFAULT, Struct, inspect as types
 from msgspec.inspect import type_info
 
+from mcpd.protocol.schemas import Schema
 from mcpd.server.functions.hints import WrittenDefault, texts_beside
 from mcpd.server.functions.plain_schema import AWARE_DATE_TIME, AWARE_TIME, Direction, plain
 from mcpd.server.functions.results import to_builtins
@@ -40,7 +41,7 @@ class Marks:
     none of this.
     """
 
-    def __init__(self, definitions: dict[str, Any], hints: Iterable[Any], direction: Direction) -> None:
+    def __init__(self, definitions: Schema, hints: Iterable[Any], direction: Direction) -> None:
         self._definitions = definitions
         self._direction = direction
         self._seen: set[int] = set()
@@ -77,7 +78,7 @@ class Marks:
         elif isinstance(found, tuple(_DATETIMES)):
             self._mark_datetime(found, schema)
 
-    def _mark_datetime(self, found: Any, schema: dict[str, Any]) -> None:
+    def _mark_datetime(self, found: Any, schema: Schema) -> None:
         schema.pop("format", None)
         # Some datetimes and times always have an offset from UTC, some never, most may have one.
         offset = getattr(found, "tz", None)
@@ -89,7 +90,7 @@ class Marks:
         elif offset is True:
             schema["format"] = AWARE_TIME if isinstance(found, types.TimeType) else AWARE_DATE_TIME
 
-    def _mark_record(self, found: Any, schema: dict[str, Any]) -> None:
+    def _mark_record(self, found: Any, schema: Schema) -> None:
         hints = self._note_members(found.cls)
         members = schema.get("properties", {})
         # A record written as an array may begin with its tag.
@@ -105,7 +106,7 @@ class Marks:
                 for key, text in texts_beside(hints.get(field.name)).items():
                     member.setdefault(key, text)
 
-    def _mark_union(self, found: Any, schema: dict[str, Any]) -> None:
+    def _mark_union(self, found: Any, schema: Schema) -> None:
         # msgspec puts structs after the other types, two or more of them in an anyOf of their own, and null at the end.
         records, others = [], []
         for kind in found.types:
@@ -127,7 +128,7 @@ class Marks:
         for kind, branch in zip(records, rest, strict=False):
             self.mark(kind, branch)
 
-    def _note_members(self, kind: Any) -> dict[str, Any]:
+    def _note_members(self, kind: Any) -> Schema:
         kind = getattr(kind, "__origin__", kind)
         try:
             hints = typing.get_type_hints(kind, include_extras=True)
@@ -154,12 +155,12 @@ def _key(values: Iterable[Any]) -> frozenset[Any]:
     return frozenset((type(value), value) for value in values)
 
 
-def _put_in_order(schema: dict[str, Any], values: list[Any]) -> None:
+def _put_in_order(schema: Schema, values: list[Any]) -> None:
     if _key(values) == _key(schema.get("enum", ())):
         schema["enum"] = list(values)
 
 
-def input_schema(arguments: type[Struct], descriptions: Mapping[str, str], extra: Any = None) -> dict[str, Any]:
+def input_schema(arguments: type[Struct], descriptions: Mapping[str, str], extra: Any = None) -> Schema:
     """Return the schema of a function's arguments.
 
     `arguments` has a field for each parameter. `descriptions` come from the docstring; `Meta(description=)` replaces
@@ -168,7 +169,7 @@ def input_schema(arguments: type[Struct], descriptions: Mapping[str, str], extra
     kinds = [arguments] if extra is None else [arguments, extra]
     schemas, definitions = _generated(kinds, "validation")
     root = definitions.pop(schemas[0]["$ref"].rpartition("/")[2])
-    properties: dict[str, Any] = root["properties"]
+    properties: Schema = root["properties"]
     for field in msgspec.structs.fields(arguments):
         member = properties[field.encode_name]
         member.pop(ANYTHING, None)
@@ -176,7 +177,7 @@ def input_schema(arguments: type[Struct], descriptions: Mapping[str, str], extra
             member["description"] = descriptions[field.name]
         _show_default(member, field)
 
-    schema: dict[str, Any] = {"type": "object", "properties": properties}
+    schema: Schema = {"type": "object", "properties": properties}
     if "required" in root:
         schema["required"] = root["required"]
     if extra is None:
@@ -188,10 +189,10 @@ def input_schema(arguments: type[Struct], descriptions: Mapping[str, str], extra
     return schema
 
 
-def output_schema(hint: Any) -> dict[str, Any]:
+def output_schema(hint: Any) -> Schema:
     """Return the schema of a return annotation, with a root of any type. Older versions' form is not made here."""
     schemas, definitions = _generated([hint], "serialization")
-    root: dict[str, Any] = schemas[0]
+    root: Schema = schemas[0]
 
     if root.keys() == {"$ref"}:
         # Clients look at the root's type, so the shared type itself replaces the reference.
@@ -208,7 +209,7 @@ def output_schema(hint: Any) -> dict[str, Any]:
     return root
 
 
-def _generated(kinds: list[Any], mode: Literal["validation", "serialization"]) -> tuple[Any, dict[str, Any]]:
+def _generated(kinds: list[Any], mode: Literal["validation", "serialization"]) -> tuple[Any, Schema]:
     models = Definitions(mode)
     schemas, definitions = msgspec.json.schema_components(kinds, schema_hook=models.hook)
 
@@ -229,14 +230,14 @@ def _generated(kinds: list[Any], mode: Literal["validation", "serialization"]) -
     return schemas, {**definitions, **models.found}
 
 
-def _drop_titles(model: dict[str, Any]) -> None:
+def _drop_titles(model: Schema) -> None:
     # Remove titles that pydantic derives from names, such as "User Id" of `user_id`: they only cost tokens.
     for name, member in model.get("properties", {}).items():
         if isinstance(member, dict) and member.get("title") == name.title().replace("_", " ").strip():
             del member["title"]
 
 
-def _show_default(member: dict[str, Any], field: msgspec.structs.FieldInfo) -> None:
+def _show_default(member: Schema, field: msgspec.structs.FieldInfo) -> None:
     default = field.default
     if default is NODEFAULT:
         if not isinstance(field.default_factory, WrittenDefault):
@@ -251,7 +252,7 @@ def _show_default(member: dict[str, Any], field: msgspec.structs.FieldInfo) -> N
         member.pop("default", None)
 
 
-def _is_described(member: dict[str, Any]) -> bool:
+def _is_described(member: Schema) -> bool:
     return "description" in member or any(
         "description" in branch for branch in member.get("anyOf", ()) if "$ref" not in branch
     )

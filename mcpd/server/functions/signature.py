@@ -21,8 +21,11 @@ from msgspec.structs import asdict
 
 from mcpd.errors import RegistrationError
 from mcpd.protocol.jsonrpc import MALFORMED
+from mcpd.protocol.schemas import Schema
 from mcpd.server.functions.annotations import (
     PLAIN_TYPES,
+    Function,
+    Values,
     call_method,
     docstring_of,
     find_kind,
@@ -62,7 +65,7 @@ class Callee:
 
     def __init__(
         self,
-        function: Callable[..., Any],
+        function: Function,
         name: str,
         parameters: list[tuple[Slot, Any]],
         returns: Any,
@@ -123,7 +126,7 @@ class Callee:
             )
         self.context_name, self.make_context = slot.name, getattr(kind, "_of", _as_it_is)
 
-    def _invoker(self, overrides: Overrides) -> Callable[[Struct, dict[str, Any], Any], Any]:
+    def _invoker(self, overrides: Overrides) -> Callable[[Struct, Values, Any], Any]:
         # Return a function (values, further arguments, context) that calls the function by name, as decorators
         # expect.
         function, names, context_name, make = self.function, self._names, self.context_name, self.make_context
@@ -161,12 +164,12 @@ class Callee:
         return completed(decode)
 
     @functools.cached_property
-    def call(self) -> Callable[..., Any]:
+    def call(self) -> Function:
         """Decode the arguments and call the function."""
         call = self._caller()
         return _dumping(call, self.output_type, self.is_async) if self._is_dumped else call
 
-    def _caller(self) -> Callable[..., Any]:
+    def _caller(self) -> Function:
         invoke = self._invoke
         if self._extra is not None:
             return lambda raw, context=None: invoke(*self._parser.from_json(raw), context)
@@ -188,7 +191,7 @@ class Callee:
         """
         return self._invoke(*self._parser.from_strings(values), context)
 
-    def call_values(self, values: dict[str, Any], context: Any = None) -> Any:
+    def call_values(self, values: Values, context: Any = None) -> Any:
         """Call the function with values of its types, by parameter name."""
         return self._invoke(self.arguments(**values), {}, context)
 
@@ -208,13 +211,13 @@ class Callee:
         )
 
     @functools.cached_property
-    def argument_schema(self) -> dict[str, Any]:
+    def argument_schema(self) -> Schema:
         """The JSON Schema for coercion. It has details of tuples and dates that the plain schema cannot express."""
-        schema: dict[str, Any] = _schema().input_schema(self.arguments, self._docstring.parameters, self._extra)
+        schema: Schema = _schema().input_schema(self.arguments, self._docstring.parameters, self._extra)
         return schema
 
     @functools.cached_property
-    def input_schema(self) -> dict[str, Any]:
+    def input_schema(self) -> Schema:
         """The JSON Schema of the arguments: an object, closed unless the function takes **kwargs."""
         return _schema().plain(self.argument_schema, "input")  # type: ignore[no-any-return]
 
@@ -229,7 +232,7 @@ class Callee:
         return data_type(self.returns, self._is_content)
 
     @functools.cached_property
-    def output_schema(self) -> dict[str, Any] | None:
+    def output_schema(self) -> Schema | None:
         """The JSON Schema of the result, with a root of any type; None without `has_output_schema`."""
         return _schema().plain(_schema().output_schema(self.output_type), "output") if self.has_output_schema else None
 
@@ -259,7 +262,7 @@ class Callee:
 
 
 def bind(
-    function: Callable[..., Any],
+    function: Function,
     *,
     context_type: Callable[[], type | None] | None = None,
     is_content: Callable[[Any], bool] | None = None,
@@ -301,7 +304,7 @@ def bind(
     )
 
 
-def _bare(function: Callable[..., Any]) -> Callable[..., Any]:
+def _bare(function: Function) -> Function:
     # Return a partial without the attributes of `functools.update_wrapper`, which hide the arguments that it holds.
     if isinstance(function, functools.partial) and "__wrapped__" in vars(function):
         return functools.partial(function.func, *function.args, **function.keywords)
@@ -369,7 +372,7 @@ def _struct(name: str, fields: list[Any], *, is_open: bool) -> type[Struct]:
         raise RegistrationError(f"function {name!r}: {error}") from error
 
 
-def _text_of(member: dict[str, Any], key: str) -> str | None:
+def _text_of(member: Schema, key: str) -> str | None:
     for node in (member, *member.get("anyOf", ())):
         if "$ref" not in node and key in node:
             return node[key]  # type: ignore[no-any-return]
@@ -385,7 +388,7 @@ def _as_it_is(context: Any) -> Any:
     return context
 
 
-def _dumping(call: Callable[..., Any], kind: StandIn, is_async: bool) -> Callable[..., Any]:
+def _dumping(call: Function, kind: StandIn, is_async: bool) -> Function:
     # Return a caller whose results pydantic writes, by their annotation.
     async def call_async(raw: bytes | Raw, context: Any = None) -> Any:
         return kind.dump(await call(raw, context))

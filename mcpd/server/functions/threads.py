@@ -34,6 +34,7 @@ from mcpd.errors import ThreadsBusy
 from mcpd.protocol.budget import address_of
 from mcpd.protocol.defaults import MAX_THREADS, THREAD_TIMEOUT
 from mcpd.protocol.printable import printable
+from mcpd.server.functions.annotations import Function, Values
 
 if TYPE_CHECKING:
     from concurrent.futures import ThreadPoolExecutor
@@ -336,7 +337,7 @@ class StepsFor(RunsFor, Protocol):
         """End the request: its unanswered questions are given up."""
 
 
-async def run_in_thread(function: Callable[..., Any], *args: Any, exchange: RunsFor | None = None) -> Any:
+async def run_in_thread(function: Function, *args: Any, exchange: RunsFor | None = None) -> Any:
     """Return `function(*args)`, run in a thread. `exchange` is the request, whose client has a share of the threads.
 
     A returned coroutine is awaited here, since a decorator may hide that its function is async. If the waiting task is
@@ -407,7 +408,7 @@ class ThreadStep:
         self._is_given_up = False
         self._ended = asyncio.Event()
 
-    async def run(self, function: Callable[..., Any], options: dict[str, Any], /, *args: Any) -> Any:
+    async def run(self, function: Function, options: Values, /, *args: Any) -> Any:
         """Return `function(*args, **options)`, or None if it `has_to_run`. Raises its exception, or CancelledError
         after it.
         """
@@ -424,7 +425,7 @@ class ThreadStep:
                 await self._ended.wait()
             raise
 
-    async def _run_surely(self, function: Callable[..., Any], options: dict[str, Any], args: tuple[Any, ...]) -> None:
+    async def _run_surely(self, function: Function, options: Values, args: tuple[Any, ...]) -> None:
         import anyio.to_thread
 
         # In its own task, because a cancelled task would not begin.
@@ -441,9 +442,7 @@ class ThreadStep:
         finally:
             del error  # avoids a cycle with the traceback
 
-    def _run_caught(
-        self, function: Callable[..., Any], options: dict[str, Any], args: tuple[Any, ...]
-    ) -> BaseException | None:
+    def _run_caught(self, function: Function, options: Values, args: tuple[Any, ...]) -> BaseException | None:
         # Return the exception instead of raising it: a task that raises SystemExit ends the event loop.
         try:
             self._run(function, options, args)
@@ -451,7 +450,7 @@ class ThreadStep:
             return error
         return None
 
-    def _run(self, function: Callable[..., Any], options: dict[str, Any], args: tuple[Any, ...]) -> Any:
+    def _run(self, function: Function, options: Values, args: tuple[Any, ...]) -> Any:
         with self._lock:
             if self._is_given_up:
                 return None
@@ -473,7 +472,7 @@ class _Slot(Borrower, eq=False):
 
     loop: asyncio.AbstractEventLoop
     slots: ThreadSlots
-    function: Callable[..., Any]
+    function: Function
     args: tuple[Any, ...]
     context: Context
     ended: asyncio.Future[None]

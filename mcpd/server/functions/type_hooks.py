@@ -32,6 +32,7 @@ from typing import Any, ClassVar, Literal
 import msgspec
 from msgspec import Struct, inspect as types
 
+from mcpd.protocol.schemas import Schema
 from mcpd.server.functions.annotations import written_annotations
 
 
@@ -274,7 +275,7 @@ class Definitions:
         self._mode = mode
         self._taken = taken
 
-    def hook(self, kind: type) -> dict[str, Any]:
+    def hook(self, kind: type) -> Schema:
         if _is_path(kind):
             return {"type": "string", "format": "path"}
         if not is_model(kind):
@@ -295,7 +296,7 @@ class Definitions:
     def _is_other(self, name: str, schema: Any) -> bool:
         return name in self._taken or (name in self.found and self.found[name] != schema)
 
-    def _definitions(self, kind: Any, prefix: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    def _definitions(self, kind: Any, prefix: str) -> tuple[Schema, Schema]:
         is_by_alias = self._mode == "validation" or _is_by_alias(kind)
         options = {} if is_by_alias else {"by_alias": False}
         schema = kind.model_json_schema(ref_template=f"#/$defs/{prefix}{{model}}", mode=self._mode, **options)

@@ -11,7 +11,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Iterable, Iterator
 from types import CoroutineType
-from typing import Any, TypeAlias
+from typing import Any
 
 from msgspec import Struct
 from msgspec.json import Decoder
@@ -23,7 +23,7 @@ from mcpd.protocol.principal import Origin
 from mcpd.protocol.printable import printable
 from mcpd.protocol.types.base import NO_JSON
 from mcpd.protocol.types.features import CallToolResult, TextContent
-from mcpd.server.context.exchange import Exchange, checks_scopes, missing_scopes
+from mcpd.server.context.exchange import Exchange, Handler, checks_scopes, missing_scopes
 from mcpd.server.registry.catalog import Catalog
 from mcpd.server.registry.listing import ActiveExtensions
 from mcpd.server.registry.rules import Needs
@@ -37,8 +37,6 @@ _OF_RESOURCES = frozenset(
     method for method, row in METHODS.items() if not row.is_open and row.capability not in ("tools", "prompts")
 )
 _NOTHING: ActiveExtensions = frozenset()
-
-_Handler: TypeAlias = Callable[[Exchange, Any], Any]
 
 _decode_arguments = Decoder(dict[str, Any] | None).decode
 
@@ -56,16 +54,16 @@ class _Params(_Target, frozen=True):
 _decode_params = Decoder(_Params).decode
 
 
-def guarding(catalog: Catalog) -> Callable[[str, _Handler], _Handler]:
+def guarding(catalog: Catalog) -> Callable[[str, Handler], Handler]:
     """Return the wrapper for all handlers, outside all other wrappers."""
 
-    def wrapped(method: str, handler: _Handler) -> _Handler:
+    def wrapped(method: str, handler: Handler) -> Handler:
         return handler if method in _OPEN else _guarded(catalog, method, handler)
 
     return wrapped
 
 
-def _guarded(catalog: Catalog, method: str, handler: _Handler) -> _Handler:
+def _guarded(catalog: Catalog, method: str, handler: Handler) -> Handler:
     is_call = method == "tools/call"
 
     def handle(exchange: Exchange, params: Any) -> Any:
@@ -108,7 +106,7 @@ async def _finish(catalog: Catalog, exchange: Exchange, work: Coroutine[Any, Any
 
 
 async def _unless_hidden(
-    catalog: Catalog, method: str, handler: _Handler, exchange: Exchange, params: Any, denied: AccessDenied
+    catalog: Catalog, method: str, handler: Handler, exchange: Exchange, params: Any, denied: AccessDenied
 ) -> Any:
     # Deny, unless a rule hides all entries that the request is about: hidden entries are unknown, not forbidden.
     from mcpd.server.registry.visibility import view  # few servers have rules
@@ -120,7 +118,7 @@ async def _unless_hidden(
     raise _record(catalog, exchange, denied)
 
 
-async def _behind_hidden(catalog: Catalog, method: str, handler: _Handler, exchange: Exchange, params: Any) -> Any:
+async def _behind_hidden(catalog: Catalog, method: str, handler: Handler, exchange: Exchange, params: Any) -> Any:
     # Also check the entry behind a hidden one, which would be read instead.
     from mcpd.server.registry.visibility import view  # few servers have rules
 

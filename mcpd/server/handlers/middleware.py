@@ -22,8 +22,8 @@ from mcpd.protocol.jsonrpc import MALFORMED, explain
 from mcpd.protocol.methods import METHODS
 from mcpd.protocol.types.base import NO_JSON, Result
 from mcpd.server.context.context import Context
-from mcpd.server.context.exchange import OPEN_TO_MANY, Exchange
-from mcpd.server.handlers.table import BoundHandler, HandlerTable
+from mcpd.server.context.exchange import OPEN_TO_MANY, Exchange, Handler
+from mcpd.server.handlers.table import HandlerTable
 from mcpd.server.registry.catalog import Catalog
 from mcpd.server.registry.content import encode_data
 from mcpd.server.registry.tools import failed
@@ -167,7 +167,7 @@ class _Chain:
         return self.enter(MiddlewareRequest(self.method, params, exchange))
 
 
-def _layer(function: Middleware, name: str, method: str, handler: BoundHandler) -> BoundHandler:
+def _layer(function: Middleware, name: str, method: str, handler: Handler) -> Handler:
     # Wrap a handler in one more middleware. A ToolError becomes the result of a tool.
     call_next = handler.enter if isinstance(handler, _Chain) else _innermost(method, handler)
     usual: type[Result] | None = None
@@ -190,7 +190,7 @@ def _layer(function: Middleware, name: str, method: str, handler: BoundHandler) 
     return _Chain(method, _never_public(enter) if method == _READ else enter)
 
 
-def _innermost(method: str, handler: BoundHandler) -> _Enter:
+def _innermost(method: str, handler: Handler) -> _Enter:
     async def enter(request: MiddlewareRequest) -> Result:
         result: Any = handler(request._exchange, request.params)
         if result.__class__ is CoroutineType:

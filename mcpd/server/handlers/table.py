@@ -11,34 +11,31 @@ from msgspec import structs
 
 from mcpd.errors import InternalError
 from mcpd.protocol.methods import METHODS
-from mcpd.server.context.exchange import Exchange
+from mcpd.server.context.exchange import Exchange, Handler
 from mcpd.server.handlers.methods import HANDLERS
 from mcpd.server.registry.catalog import Catalog
 
-BoundHandler: TypeAlias = Callable[[Exchange, Any], Any]
-"""A function (exchange, params) that returns a result or a coroutine of one."""
-
-Wrapper: TypeAlias = Callable[[str, BoundHandler], BoundHandler]
+Wrapper: TypeAlias = Callable[[str, Handler], Handler]
 """A function (method, handler) that returns the handler to call instead."""
 
 
-class HandlerTable(dict[str, BoundHandler]):
+class HandlerTable(dict[str, Handler]):
     """Handlers by method, as connections call them. Wrappers are applied when they are added, not at each call."""
 
     def __init__(self) -> None:
         super().__init__()
-        self._bare: dict[str, BoundHandler] = {}
+        self._bare: dict[str, Handler] = {}
         self._wrappers: list[Wrapper] = []
         # A table that is kept equal to this one.
         self._copy: HandlerTable | None = None
 
-    def put(self, method: str, handler: BoundHandler) -> None:
+    def put(self, method: str, handler: Handler) -> None:
         """Add or replace the handler of a method."""
         self._bare[method] = handler
         self[method] = self._wrapped(method, handler)
         self._update_copy()
 
-    def bare(self, method: str) -> BoundHandler:
+    def bare(self, method: str) -> Handler:
         """Return the handler of a method without wrappers. Raises KeyError for a method without a handler."""
         return self._bare[method]
 
@@ -64,7 +61,7 @@ class HandlerTable(dict[str, BoundHandler]):
             for method in [method for method in self._copy if method not in self]:
                 del self._copy[method]
 
-    def _wrapped(self, method: str, handler: BoundHandler) -> BoundHandler:
+    def _wrapped(self, method: str, handler: Handler) -> Handler:
         for wrapper in reversed(self._wrappers):
             handler = wrapper(method, handler)
         return handler
@@ -73,7 +70,7 @@ class HandlerTable(dict[str, BoundHandler]):
 def bind(catalog: Catalog) -> HandlerTable:
     """Return the handlers of one server. The table grows when the first tool, resource or prompt is registered."""
     handlers = HandlerTable()
-    ours: dict[str, BoundHandler] = {}
+    ours: dict[str, Handler] = {}
 
     def add_offered() -> None:
         for method, row in METHODS.items():
@@ -102,10 +99,10 @@ def bind(catalog: Catalog) -> HandlerTable:
     return handlers
 
 
-def _bound(catalog: Catalog, method: str) -> BoundHandler:
+def _bound(catalog: Catalog, method: str) -> Handler:
     handler = HANDLERS[method]
     row = METHODS[method]
-    bound: BoundHandler = MethodType(handler, catalog)
+    bound: Handler = MethodType(handler, catalog)
     if catalog.rules is not None and (row.is_list or not row.is_open):
         bound = _with_rules(catalog, method, handler)
     if catalog.shows_errors and row.subject and method != "tools/call":  # errors of tools are results
@@ -113,7 +110,7 @@ def _bound(catalog: Catalog, method: str) -> BoundHandler:
     return bound
 
 
-def _with_causes(handler: BoundHandler) -> BoundHandler:
+def _with_causes(handler: Handler) -> Handler:
     # Wrap a handler that runs an author's function: internal errors include the text of their cause.
     async def handle(exchange: Exchange, params: Any) -> Any:
         try:

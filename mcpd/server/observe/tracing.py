@@ -25,9 +25,8 @@ from mcpd.protocol.methods import METHODS
 from mcpd.protocol.printable import printable
 from mcpd.protocol.wire import trace_context
 from mcpd.protocol.wire.trace_context import TraceContext
-from mcpd.server.context.exchange import Exchange
+from mcpd.server.context.exchange import Exchange, Handler
 from mcpd.server.context.peer import InputRequired
-from mcpd.server.handlers.table import BoundHandler
 
 
 def provider_of_program() -> Any:
@@ -127,7 +126,7 @@ class Tracing:
 
     # -- handlers ----------------------------------------------------------------------------
 
-    def _wrapped(self, method: str, handler: BoundHandler) -> BoundHandler:
+    def _wrapped(self, method: str, handler: Handler) -> Handler:
         named = _NAMED.get(method)
         begin, remote, in_context = self._begin, self._remote, self._api.set_span_in_context
 

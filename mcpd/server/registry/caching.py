@@ -20,7 +20,7 @@ from mcpd.errors import RegistrationError
 from mcpd.protocol.methods import METHODS
 from mcpd.protocol.types.base import CacheableResult
 from mcpd.protocol.types.features import ReadResourceResult
-from mcpd.server.context.exchange import Exchange
+from mcpd.server.context.exchange import Exchange, Handler
 from mcpd.server.registry.catalog import Catalog
 
 CacheableMethod: TypeAlias = Literal[
@@ -86,22 +86,19 @@ def as_private(result: CacheableResult) -> CacheableResult:
     return replace(result, cache_scope="private") if result.cache_scope == "public" else result
 
 
-_Handler: TypeAlias = Callable[[Exchange, Any], Any]
-
-
 def put_hints(
-    wrap: Callable[[Callable[[str, _Handler], _Handler]], None], catalog: Catalog, hints: Mapping[str, CacheHint]
+    wrap: Callable[[Callable[[str, Handler], Handler]], None], catalog: Catalog, hints: Mapping[str, CacheHint]
 ) -> None:
     """Wrap handlers so that they write hints into results. Must be called once, before middleware is added."""
 
-    def wrapped(method: str, handler: _Handler) -> _Handler:
+    def wrapped(method: str, handler: Handler) -> Handler:
         hint = hints.get(method)
         return handler if hint is None and method != "resources/read" else _hinted(catalog, hint, handler)
 
     wrap(wrapped)
 
 
-def _hinted(catalog: Catalog, hint: CacheHint | None, handler: _Handler) -> _Handler:
+def _hinted(catalog: Catalog, hint: CacheHint | None, handler: Handler) -> Handler:
     async def later(exchange: Exchange, work: Any) -> Any:
         return finish(exchange, await work)
 

@@ -14,6 +14,7 @@ from mcpd.protocol.types.features import (
     ListResourceTemplatesResult,
     ListToolsResult,
 )
+from mcpd.server.functions.annotations import Function
 from mcpd.server.registry.listing import ActiveExtensions, Listing
 
 if TYPE_CHECKING:
@@ -93,7 +94,7 @@ class Catalog:
         """Called when the first rule is added."""
         self.source_problems: dict[str, Sequence[Problem]] = {}
         """The problems of sources, by owner."""
-        self.overrides: dict[Callable[..., Any], Callable[..., Any]] = {}
+        self.overrides: dict[Function, Function] = {}
         """Replacements of dependencies."""
 
         self.extension_filters: dict[str, Callable[[ClientIdentity], bool]] = {}

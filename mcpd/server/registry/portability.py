@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from mcpd.protocol.schemas import children, is_local, target_of
+from mcpd.protocol.schemas import Schema, children, is_local, target_of
 from mcpd.server.registry.entries import Problem
 
 _PROPERTY = re.compile(r"[A-Za-z0-9_.-]{1,64}")
@@ -68,12 +68,12 @@ _FINDINGS = {
 class _Examination:
     """The findings in one schema, each kind once."""
 
-    def __init__(self, root: dict[str, Any]) -> None:
+    def __init__(self, root: Schema) -> None:
         self._root = root
         self._found: dict[str, dict[str, None]] = {kind: {} for kind in _FINDINGS}
         self._seen: set[str] = set()
 
-    def examine(self, schema: dict[str, Any], depth: int, name: str = "", within: tuple[str, ...] = ()) -> None:
+    def examine(self, schema: Schema, depth: int, name: str = "", within: tuple[str, ...] = ()) -> None:
         # Examine a schema and its subschemas. `name` is the property's name, `within` are the references that led
         # here.
         if depth > _DEEPEST:
@@ -89,7 +89,7 @@ class _Examination:
     def _add(self, kind: str, names: Iterable[str]) -> None:
         self._found[kind].update(dict.fromkeys(names))
 
-    def _examine_one(self, schema: dict[str, Any], name: str) -> None:
+    def _examine_one(self, schema: Schema, name: str) -> None:
         properties = schema.get("properties")
         if isinstance(properties, dict):
             self._add("names", (key for key in properties if not _PROPERTY.fullmatch(key)))

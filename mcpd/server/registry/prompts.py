@@ -8,19 +8,20 @@ from __future__ import annotations
 import inspect
 import logging
 import sys
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from msgspec import structs
 
 from mcpd.errors import InternalError, McpdError, RegistrationError, as_told
 from mcpd.protocol.printable import printable
+from mcpd.protocol.schemas import Schema
 from mcpd.protocol.types.features import GetPromptResult, Prompt, PromptArgument, PromptMessage, TextContent
 from mcpd.protocol.types.interaction import Completion
 from mcpd.server.context.context import Context
 from mcpd.server.context.exchange import Exchange
 from mcpd.server.context.peer import is_failure
-from mcpd.server.functions.annotations import find_kind, plain_function, resolved
+from mcpd.server.functions.annotations import Function, find_kind, plain_function, resolved
 from mcpd.server.functions.arguments import admitted_types, follow
 from mcpd.server.functions.signature import Callee, bind
 from mcpd.server.functions.threads import run_in_thread
@@ -44,7 +45,7 @@ class Completer:
     dependencies; `overrides` replaces dependencies.
     """
 
-    def __init__(self, function: Callable[..., Any], overrides: Overrides | None = None) -> None:
+    def __init__(self, function: Function, overrides: Overrides | None = None) -> None:
         self._function = function
         self._is_async = inspect.iscoroutinefunction(function)
         self._callee: Callee | None = None
@@ -56,7 +57,7 @@ class Completer:
 
     async def complete(self, value: str, others: Mapping[str, str], exchange: Exchange | None = None) -> Completion:
         """Return the suggestions; none if the function fails, which is logged."""
-        function: Callable[..., Any] = self._function
+        function: Function = self._function
         arguments: tuple[Any, ...] = (value, dict(others)) if len(self._names) > 1 else (value,)
         if self._callee is not None:
             function, arguments = self._callee.call_values, (dict(zip(self._names, arguments, strict=False)), exchange)
@@ -73,7 +74,7 @@ class Completer:
             return Completion(values=[])
 
 
-def _wants_more(function: Callable[..., Any]) -> bool:
+def _wants_more(function: Function) -> bool:
     slots = inspect.signature(function).parameters.values()
     try:
         hints = resolved(plain_function(function), "completion")
@@ -201,7 +202,7 @@ _WRITTEN = {
 }
 
 
-def _described(description: str | None, schema: dict[str, Any], root: dict[str, Any]) -> str | None:
+def _described(description: str | None, schema: Schema, root: Schema) -> str | None:
     # Return an argument's description, and how to write a value that is not text.
     admitted = admitted_types(schema, root) - {"null"}
     if not admitted or "string" in admitted:

@@ -19,6 +19,7 @@ from mcpd.errors import RegistrationError
 from mcpd.server.context.context import Context
 from mcpd.server.context.exchange import Exchange
 from mcpd.server.context.peer import is_failure
+from mcpd.server.functions.annotations import Function
 from mcpd.server.functions.signature import bind
 from mcpd.server.functions.threads import run_in_thread
 
@@ -172,7 +173,7 @@ class Condition:
     `requires`.
     """
 
-    def __init__(self, key: str, function: Callable[..., Any], requires: str, what: str) -> None:
+    def __init__(self, key: str, function: Function, requires: str, what: str) -> None:
         """`what` is for messages. Raises RegistrationError unless the function takes a Context or nothing."""
         callee = bind(function, context_type=lambda: Context)
         if callee.arguments.__struct_fields__:

@@ -21,6 +21,7 @@ from mcpd.protocol.types.base import NO_JSON
 from mcpd.protocol.types.features import AnyValue, CallToolResult, TextContent, Tool
 from mcpd.server.context.exchange import Exchange
 from mcpd.server.context.peer import is_failure
+from mcpd.server.functions.annotations import Function
 from mcpd.server.functions.results import is_block_list, output_hook
 from mcpd.server.functions.signature import Callee
 from mcpd.server.registry.content import Unwritable, encode_data, is_content, tool_result
@@ -75,7 +76,7 @@ class FunctionTool(Entry):
         """Returns the active extensions of a call; needed with `wraps_for` only."""
 
         # Replaces the callee's own `call`.
-        self._call: Callable[..., Any] | None = None
+        self._call: Function | None = None
         self._has_schema: bool | None = None
         self._has_any_root = False
         self._gives_blocks = False

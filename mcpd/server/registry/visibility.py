@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import copy
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Awaitable, Iterable, Iterator
 from inspect import isawaitable
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 from weakref import WeakKeyDictionary
@@ -21,7 +21,7 @@ from mcpd.errors import McpdError, as_told
 from mcpd.protocol.printable import printable
 from mcpd.server.context.context import Context
 from mcpd.server.context.exchange import Exchange
-from mcpd.server.functions.annotations import is_coroutine_function
+from mcpd.server.functions.annotations import Function, is_coroutine_function
 from mcpd.server.functions.threads import run_in_thread
 from mcpd.server.registry.listing import ActiveExtensions, Entry, Listing
 from mcpd.server.registry.rules import CatalogEntry, Component, EntryRule, VisibilityRule, names_of
@@ -35,7 +35,7 @@ log = logging.getLogger("mcpd")
 E = TypeVar("E", bound=Entry)
 
 # A rule, the key of its entry, and the rule's arguments.
-_RuleCall: TypeAlias = tuple[Callable[..., Any], str, tuple[Any, ...]]
+_RuleCall: TypeAlias = tuple[Function, str, tuple[Any, ...]]
 
 
 _LISTED = {

@@ -16,7 +16,7 @@ from msgspec import Struct, convert, structs
 
 from mcpd.errors import RegistrationError
 from mcpd.protocol.printable import printable
-from mcpd.protocol.types.base import Icon
+from mcpd.protocol.types.base import Icon, Meta
 from mcpd.protocol.types.features import ReadResourceResult, Resource, TextResourceContents
 from mcpd.server.context.exchange import Exchange
 from mcpd.server.extensions.base import ExtensionHost, ResourceAddition
@@ -42,6 +42,7 @@ from mcpd.server.extensions.ui.meta import (
     view_meta,
     visibility_of,
 )
+from mcpd.server.functions.annotations import Function
 from mcpd.server.registry.entries import Problem
 from mcpd.server.registry.listing import ActiveExtensions
 from mcpd.server.registry.resources import FixedResource
@@ -267,7 +268,7 @@ class Apps:
         if any(ui.uri is not None and (is_template or ui.uri == uri) for ui in self.tools.values()):
             self.catalog.tools.changed()
 
-    def dynamic(self, uri: str, mime_type: str | None, meta: dict[str, Any] | None) -> ResourceAddition:
+    def dynamic(self, uri: str, mime_type: str | None, meta: Meta) -> ResourceAddition:
         """Return the changes to a View whose HTML a function returns.
 
         Raises RegistrationError for another MIME type than that of MCP Apps.
@@ -308,8 +309,8 @@ class Apps:
     def tool_ui(
         self,
         name: str,
-        given: tuple[str | None, Visibility | None, Callable[..., Any] | None],
-        meta: dict[str, Any] | None,
+        given: tuple[str | None, Visibility | None, Function | None],
+        meta: Meta,
     ) -> ToolUi:
         """Return the part of MCP Apps in a tool that is being registered; removes its members from `meta`.
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import Final
 
-from mcpd.protocol.schemas import is_local, target_of
+from mcpd.protocol.schemas import Schema, is_local, target_of
 from mcpd.server.extensions.ui.apps import AppEntry, Apps, ToolUi, missing_view_problem
 from mcpd.server.extensions.ui.constants import MIME_TYPE, SCHEME, UI, has_ui, is_app_type
 from mcpd.server.extensions.ui.view import View
@@ -125,7 +125,7 @@ def _problem(where: str, kind: str, gives: str) -> Problem:
     return Problem(where, text, is_error=False)
 
 
-def _can_be(shape: Mapping[str, Any], root: Mapping[str, Any], kind: str) -> bool:
+def _can_be(shape: Schema, root: Schema, kind: str) -> bool:
     types = _types(shape)
     if kind in ("markdown", "image"):
         return not types or not types <= (_PLAIN | ({"array"} if kind == "markdown" else set()))
@@ -135,7 +135,7 @@ def _can_be(shape: Mapping[str, Any], root: Mapping[str, Any], kind: str) -> boo
     return kind == "table" or columns is None or any(_may_be_number(each, root) for each in columns.values())
 
 
-def _columns(shape: Mapping[str, Any], root: Mapping[str, Any]) -> dict[str, Any] | None:
+def _columns(shape: Schema, root: Schema) -> Schema | None:
     if "array" in _types(shape):
         return _of_items(_inside(shape.get("items"), root), root)
     members = {name: _inside(member, root) for name, member in (shape.get("properties") or {}).items()}
@@ -149,7 +149,7 @@ def _columns(shape: Mapping[str, Any], root: Mapping[str, Any]) -> dict[str, Any
     return None
 
 
-def _of_items(items: Mapping[str, Any], root: Mapping[str, Any]) -> dict[str, Any] | None:
+def _of_items(items: Schema, root: Schema) -> Schema | None:
     types = _types(items)
     if types and not types & {"object", "array"}:
         return {"value": items}
@@ -162,7 +162,7 @@ def _of_items(items: Mapping[str, Any], root: Mapping[str, Any]) -> dict[str, An
     return None
 
 
-def _unknown_columns(where: str, shape: Mapping[str, Any], root: Mapping[str, Any], view: View) -> Iterator[Problem]:
+def _unknown_columns(where: str, shape: Schema, root: Schema, view: View) -> Iterator[Problem]:
     # Find columns that the view names, but the schema lacks.
     if "rows" in view.options or view.view not in ("table", "chart"):
         return
@@ -181,7 +181,7 @@ def _unknown_columns(where: str, shape: Mapping[str, Any], root: Mapping[str, An
             yield Problem(where, f"view='chart' draws {name!r}, which is not a number", is_error=False)
 
 
-def _may_be_number(schema: object, root: Mapping[str, Any]) -> bool:
+def _may_be_number(schema: object, root: Schema) -> bool:
     shape = _inside(schema, root)
     types = _types(shape)
     if "array" in types:
@@ -189,7 +189,7 @@ def _may_be_number(schema: object, root: Mapping[str, Any]) -> bool:
     return not types or bool(types & {"number", "integer"}) or ("anyOf" in shape and not shape.get("type"))
 
 
-def _inside(schema: object, root: Mapping[str, Any]) -> dict[str, Any]:
+def _inside(schema: object, root: Schema) -> Schema:
     # Resolve references, and the null of an Optional with one other branch; {} for any value.
     for _ in range(16):
         if not isinstance(schema, Mapping):
@@ -206,7 +206,7 @@ def _inside(schema: object, root: Mapping[str, Any]) -> dict[str, Any]:
     return {}
 
 
-def _types(shape: Mapping[str, Any]) -> set[str]:
+def _types(shape: Schema) -> set[str]:
     given = shape.get("type")
     if isinstance(given, str):
         return {given}
@@ -215,7 +215,7 @@ def _types(shape: Mapping[str, Any]) -> set[str]:
     return {name for branch in shape.get("anyOf", ()) for name in _types(branch)}
 
 
-def _named(shape: Mapping[str, Any]) -> str:
+def _named(shape: Schema) -> str:
     types = sorted(_types(shape))
     if types in (["array"], ["object"]):
         return f"this {types[0]}: it has no numbers" if types == ["array"] else "this object"

@@ -14,6 +14,7 @@ from typing import Any, Final, Literal
 from msgspec.json import encode
 
 from mcpd.errors import RegistrationError
+from mcpd.protocol.types.base import Meta
 
 UI = "io.modelcontextprotocol/ui"
 """The extension's id."""
@@ -67,7 +68,7 @@ def checked_uri(what: str, given: object, namespace: str) -> str:
     return given
 
 
-def versioned(uri: str, content: str, meta: dict[str, Any] | None) -> str:
+def versioned(uri: str, content: str, meta: Meta) -> str:
     """Return the URI with the hash of HTML and metadata, which hosts cache together."""
     from hashlib import sha256  # costs start-up; nobody lists anything before the first answer
 

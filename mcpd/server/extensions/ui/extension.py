@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NewType, Unpack, cast
 from mcpd.errors import RegistrationError
 from mcpd.protocol.envelope import ClientIdentity
 from mcpd.protocol.printable import printable
+from mcpd.protocol.types.base import Meta
 from mcpd.protocol.types.features import CallToolResult
 from mcpd.server.extensions.base import Extension, ExtensionHost, ResourceAddition, ToolAddition
 from mcpd.server.extensions.ui.constants import MIME_TYPE, SCHEME, UI, AppsMode, has_ui, is_app_type
@@ -103,7 +104,7 @@ class AppsExtension(Extension):
         types = offer.get("mimeTypes")
         return types is None or (isinstance(types, list) and any(map(is_app_type, types)))
 
-    def tool(self, name: str, options: Mapping[str, Any], meta: dict[str, Any] | None) -> ToolAddition | None:
+    def tool(self, name: str, options: Mapping[str, Any], meta: Meta) -> ToolAddition | None:
         """Handle `ui=` or `view=`, `visibility=` and `ui_when=`, or `_meta` of MCP Apps."""
         given = (options.get("ui"), options.get("visibility"), options.get("ui_when"))
         if options.get("view") is not None:
@@ -120,9 +121,7 @@ class AppsExtension(Extension):
 
         return finished(result, has_apps=is_active, has_schema=has_schema, name=tool)
 
-    def resource(
-        self, uri: str, mime_type: str | None, meta: dict[str, Any] | None, *, is_fixed: bool
-    ) -> ResourceAddition | None:
+    def resource(self, uri: str, mime_type: str | None, meta: Meta, *, is_fixed: bool) -> ResourceAddition | None:
         """Make a resource with a `ui://` URI a View, which exists only for clients with MCP Apps."""
         if not uri.startswith(SCHEME):
             if is_app_type(mime_type):

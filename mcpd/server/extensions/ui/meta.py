@@ -13,6 +13,7 @@ from typing import Any, Final, Literal, TypeAlias
 from msgspec import Struct, to_builtins
 
 from mcpd.errors import RegistrationError
+from mcpd.protocol.types.base import Meta
 from mcpd.server.extensions.ui.csp_sources import (
     PERMISSION_FIELDS,
     SOURCE_KINDS,
@@ -48,7 +49,7 @@ class ViewMeta(Struct, kw_only=True):
     problems: tuple[Problem, ...] = ()
     """Problems of members that were left out."""
 
-    def meta(self) -> dict[str, Any] | None:
+    def meta(self) -> Meta:
         """Return the `_meta` for lists and contents, None if it is empty."""
         members = zip(_MEMBERS, (self.csp, self.permissions, self.domain, self.prefers_border), strict=True)
         ui = {**self.others, **{name: to_builtins(value) for name, value in members if value is not None}}

@@ -17,12 +17,14 @@ from typing import Any, Final
 from msgspec.json import encode
 
 from mcpd.errors import RegistrationError
+from mcpd.protocol.types.base import Meta
 from mcpd.protocol.types.features import Resource
 from mcpd.server.extensions.ui.apps import AppEntry, Apps, ToolUi
 from mcpd.server.extensions.ui.assets import bundled_folder
 from mcpd.server.extensions.ui.constants import MIME_TYPE, app_uri, has_ui
 from mcpd.server.extensions.ui.meta import Visibility, view_meta
 from mcpd.server.extensions.ui.view import View, view_of
+from mcpd.server.functions.annotations import Function
 from mcpd.server.registry.catalog import Catalog
 from mcpd.server.registry.entries import ResourceEntry
 from mcpd.server.registry.listing import ActiveExtensions
@@ -244,8 +246,8 @@ def view_tool(
     apps: Apps,
     name: str,
     given: object,
-    others: tuple[str | None, Visibility | None, Callable[..., Any] | None],
-    meta: dict[str, Any] | None,
+    others: tuple[str | None, Visibility | None, Function | None],
+    meta: Meta,
 ) -> ToolUi:
     """Return the part of MCP Apps in a tool with `view=`; `others` are `ui`, `visibility` and `ui_when`.
 
