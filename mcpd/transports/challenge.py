@@ -10,7 +10,7 @@ Spec: RFC 9110 sections 11.2 and 11.6.1, RFC 6750 section 3, RFC 9728 section 5.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Protocol
 
@@ -24,14 +24,19 @@ _MOST_BYTES = 64 * 1024
 _MOST_CHALLENGES = 64
 
 # Possessive quantifiers prevent backtracking.
-_token = re.compile(rf"{_TOKEN}++").match
+_QUOTED = r'"(?:[^"\\]++|\\.)*+"'
+# Everything up to the next comma outside quotes. Without a closing quote, the rest cannot be parsed.
+_SKIPPED = rf'(?:[^",]++|{_QUOTED}|".*+)'
 _is_token = re.compile(rf"{_TOKEN}++").fullmatch
-_spaces = re.compile(r"[ \t]*+").match
-_commas = re.compile(r"[ \t,]*+").match
-_equals = re.compile(r"[ \t]*+=[ \t]*+").match
-_token68 = re.compile(r"([A-Za-z0-9._~+/-]++=*+)[ \t]*+(?=,|\Z)").match
-_quoted = re.compile(r'"((?:[^"\\]++|\\.)*+)"', re.DOTALL).match
 _unescape = re.compile(r"\\(.)", re.DOTALL).sub
+_parts = re.compile(
+    rf"""[ \t,]*+(?:
+        (?P<name>{_TOKEN}++)[ \t]*+=[ \t]*+(?P<value>{_QUOTED}|{_TOKEN}++)?{_SKIPPED}*+
+        |(?P<scheme>{_TOKEN}++)(?:[ \t]++(?P<token68>[A-Za-z0-9._~+/-]++=*+)(?=[ \t]*+(?:,|\Z)))?
+        |{_SKIPPED}++
+    )""",
+    re.DOTALL | re.VERBOSE,
+).finditer
 _NONE: Mapping[str, str] = MappingProxyType({})
 
 
@@ -91,64 +96,15 @@ def parse(lines: Iterable[str]) -> list[Challenge]:
 
 def _parse_line(line: str, found: list[Challenge]) -> None:
     params: dict[str, str] | None = None  # of the current challenge
-    at, end = _after(_commas, line, 0), len(line)
-    while at < end:
-        word = _token(line, at)
-        if word is None:
-            at = _next_element(line, at)
-            continue
-
-        name, at = word[0], word.end()
-        equals = _equals(line, at)
-        if equals is not None:
-            value, at = _value(line, equals.end())
-            if params is not None and value is not None:
-                params.setdefault(name.lower(), value)
-            at = _next_element(line, at)
-            continue
-
+    for part in _parts(line.rstrip(" \t,")):
+        name, value, scheme, token68 = part.groups()
         # A word that is not followed by `=` begins a challenge.
-        params = {}
-        behind = _after(_spaces, line, at)
-        token68 = _token68(line, behind) if behind > at else None
-        if token68 is not None:
-            found.append(Challenge(name, MappingProxyType(params), token68[1]))
-            at = token68.end()
-        else:
-            found.append(Challenge(name, MappingProxyType(params)))
-            at = behind
-        if at < end and line[at] == ",":
-            at = _after(_commas, line, at)
-
-
-def _value(line: str, at: int) -> tuple[str | None, int]:
-    """Return a parameter's value, or None if it is malformed, and the position after it."""
-    quoted = _quoted(line, at)
-    if quoted is not None:
-        return _unescape(r"\1", quoted[1]), quoted.end()
-    if line.startswith('"', at):
-        return None, len(line)  # without a closing quote, the rest cannot be parsed
-    word = _token(line, at)
-    return (None, at) if word is None else (word[0], word.end())
-
-
-def _next_element(line: str, at: int) -> int:
-    """Return the position of the next list element, after the next comma outside quoted strings."""
-    while at < len(line) and line[at] != ",":
-        quoted = _quoted(line, at) if line[at] == '"' else None
-        if quoted is not None:
-            at = quoted.end()
-        elif line[at] == '"':
-            return len(line)
-        else:
-            at += 1
-
-    return _after(_commas, line, at)
-
-
-def _after(pattern: Callable[[str, int], re.Match[str] | None], line: str, at: int) -> int:
-    match = pattern(line, at)
-    return at if match is None else match.end()
+        if scheme is not None:
+            params = {}
+            found.append(Challenge(scheme, MappingProxyType(params), token68 or ""))
+        elif params is not None and value is not None:
+            text = _unescape(r"\1", value[1:-1]) if value[0] == '"' else value
+            params.setdefault(name.lower(), text)
 
 
 _names_source = re.compile(r"\b(host|origin)\b", re.IGNORECASE).search

@@ -10,6 +10,8 @@ send the token, because it cannot set `Authorization`; there is no standard repl
 
 from __future__ import annotations
 
+import re
+
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -21,6 +23,7 @@ __all__ = ["Access", "Guard", "Refusal"]
 
 _WEB_SCHEMES = ("http", "https", "ws", "wss")
 _SHOWN = 200
+_authority = re.compile(r"(\[[^\]]*\]|[^\[:][^:]*)(?::[0-9]+)?").fullmatch
 
 
 class Access(Struct, frozen=True, kw_only=True):
@@ -159,19 +162,8 @@ class Guard:
 
 def _name(authority: str) -> str | None:
     """Return the host in `host[:port]`, in lower case, with the brackets of IPv6; None if it is malformed."""
-    if authority.startswith("["):
-        end = authority.find("]") + 1
-        if end < 1:
-            return None
-    else:
-        end = authority.find(":")
-        if end < 0:
-            end = len(authority)
-
-    port = authority[end:]
-    if port and not (port[0] == ":" and port[1:].isascii() and port[1:].isdigit()):
-        return None
-    return authority[:end].lower() or None
+    match = _authority(authority)
+    return None if match is None else match[1].lower()
 
 
 def _host_setting(host: str, option: str) -> str:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from typing import Any, TypeAlias
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
@@ -386,25 +387,19 @@ class RedisBackplane(Remote):
         Redis knows how long an item was not touched: a claim takes an item that nobody has renewed for `lease` seconds.
         """
         key = self._prefix + name
-        try:
-            return await self._claim(key, who, lease)
-        except ResponseError as error:
-            if not str(error).startswith("NOGROUP"):
-                raise BackplaneAway(f"the backplane: {printable(error)}") from None
+        for is_last in (False, True):
+            try:
+                return await self._claim(key, who, lease)
+            except ResponseError as error:
+                if not str(error).startswith("NOGROUP"):
+                    raise BackplaneAway(f"the backplane: {printable(error)}") from None
 
-        if not await self._write("EXISTS", key):
-            return None  # a claim does not create the queue
-        try:
-            await self._do("XGROUP", "CREATE", key, _GROUP, "0")
-        except ResponseError:
-            pass  # another node was faster
-
-        try:
-            return await self._claim(key, who, lease)
-        except ResponseError as error:
-            if str(error).startswith("NOGROUP"):
-                return None  # the queue has expired meanwhile
-            raise BackplaneAway(f"the backplane: {printable(error)}") from None
+            # A claim does not create the queue, which may also have expired meanwhile.
+            if is_last or not await self._write("EXISTS", key):
+                break
+            with suppress(ResponseError):  # another node was faster
+                await self._do("XGROUP", "CREATE", key, _GROUP, "0")
+        return None
 
     async def _claim(self, key: str, who: str, lease: float) -> Item | None:
         found = await self._do("XAUTOCLAIM", key, _GROUP, who, _ms(lease), "0", "COUNT", 1)

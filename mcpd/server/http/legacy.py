@@ -97,7 +97,6 @@ class LegacyEndpoint:
         if request.watch is not None:
             request.watch.begin(session.connection)
 
-        is_added = False
         try:
             call = session.connection.session.receive_request(message)
             answer = await session.connection.answer(call)
@@ -108,14 +107,13 @@ class LegacyEndpoint:
             if not core.settings.stateless:
                 await self.sessions.name(session)
                 self.sessions.add(session)
-                is_added = True
                 headers = ((_SESSION, session.id.encode()),)
             session.release_memory()  # many sessions receive no request for a long time
             await request.answer(200, answer, headers=headers)
         except ProtocolError as error:
             raise BadRequest(400, error, message.id) from None
         finally:
-            if not is_added:
+            if not self.sessions.has(session):
                 self.sessions.drop(session)
 
     async def _post_to(self, session: HttpSession, request: HttpRequest, message: Message | Parts) -> None:

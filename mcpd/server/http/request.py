@@ -206,31 +206,36 @@ class HttpRequest:
 
     # -- responses ---------------------------------------------------------------------------
 
-    async def answer(self, status: int, body: bytes, kind: Header = JSON, headers: Iterable[Header] = ()) -> None:
-        """Send a response with a body."""
+    async def answer(
+        self, status: int, body: bytes, kind: Header | None = JSON, headers: Iterable[Header] = ()
+    ) -> None:
+        """Send a response with a body, or with an empty one without a `kind`."""
         if self.watch is not None and kind is JSON:
             self.watch.sent(body)
         self.status = status
-        fields = [kind, (b"content-length", b"%d" % len(body)), *headers, *self.response_headers]
+        fields = [] if kind is None else [kind]
+        if status not in (204, 304):
+            fields.append((b"content-length", b"%d" % len(body)))
+        fields += [*headers, *self.response_headers]
         await self.send({"type": "http.response.start", "status": status, "headers": fields})
         await self.send({"type": "http.response.body", "body": body if self.method != "HEAD" else b""})
 
     async def answer_empty(self, status: int, headers: Iterable[Header] = ()) -> None:
         """Send a response without a body."""
-        self.status = status
-        lengths = () if status in (204, 304) else ((b"content-length", b"0"),)
-        await self.send(
-            {"type": "http.response.start", "status": status, "headers": [*lengths, *headers, *self.response_headers]}
-        )
-        await self.send({"type": "http.response.body", "body": b""})
+        await self.answer(status, b"", None, headers)
 
     async def refuse(self, refusal: Refusal, headers: Iterable[Header] = ()) -> None:
         """Send a refusal: JSON with an `error` for clients, text for browsers."""
         if self._on_refused is not None:
             self._on_refused(str(refusal.status))
+        body, (kind, *fields) = self.written(refusal)
+        await self.answer(refusal.status, body, kind, [*fields, *headers])
+
+    def written(self, refusal: Refusal) -> tuple[bytes, list[Header]]:
+        """Return the body of a refusal and its headers, of which the first is the type."""
         kind, body = refusal.body(self.header(b"accept"))
         fields = [(name.lower().encode(), value.encode()) for name, value in refusal.headers]
-        await self.answer(refusal.status, body, (b"content-type", kind.encode()), [*fields, *headers])
+        return body, [(b"content-type", kind.encode()), *fields]
 
     async def fail(self, status: int, error: ProtocolError, request_id: Id | None = None) -> None:
         """Send a JSON-RPC error; without an id if the request has none, or it could not be read."""

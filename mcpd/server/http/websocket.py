@@ -24,9 +24,7 @@ async def serve_websocket(core: Core, request: HttpRequest, send: Send, refusal:
     await receive()  # websocket.connect
     if refusal is not None:
         if "websocket.http.response" in scope.get("extensions", {}):
-            kind, body = refusal.body(request.header(b"accept"))
-            headers = [(b"content-type", kind.encode())]
-            headers += [(name.lower().encode(), value.encode()) for name, value in refusal.headers]
+            body, headers = request.written(refusal)
             await send({"type": "websocket.http.response.start", "status": refusal.status, "headers": headers})
             await send({"type": "websocket.http.response.body", "body": body})
         else:
