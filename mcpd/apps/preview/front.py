@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Callable, Coroutine
+from collections.abc import Coroutine
 from hmac import compare_digest
 from typing import Any
 
@@ -58,29 +58,17 @@ PATH = "/api"
 HELLO_SECONDS = 5.0
 MAX_PAGES = 16
 
-MakeHandler = Callable[[Page, str], PageRequestHandler]
-"""Returns the handler of a page, from the page and its origin."""
-
 
 class ApiEndpoint(Endpoint):
-    """Decides who may connect. `is_page` receives Host and Origin; a page has to send `token` first."""
+    """Decides who may connect."""
 
-    def __init__(
-        self,
-        is_page: Callable[[str | None, str | None], bool],
-        token: str,
-        make_handler: MakeHandler,
-        limits: WebSocketLimits,
-        connection_limit: ConnectionLimit,
-    ) -> None:
+    def __init__(self, front: Front, limits: WebSocketLimits, connection_limit: ConnectionLimit) -> None:
         super().__init__(self._begin, Guard(Access()), limits, (PATH,), connection_limit)
-        self._is_page = is_page
-        self._token = token
-        self._make_handler = make_handler
+        self._front = front
 
     def check(self, headers: RequestHeaders) -> Principal | Refusal:
         """Allow the page alone. A program that sends no Origin is refused too."""
-        if not self._is_page(headers.get("host"), headers.get("origin")):
+        if not self._front.is_page(headers.get("host"), headers.get("origin")):
             return Refusal(403, "Only the page of this preview may connect here.\n")
         return ANONYMOUS
 
@@ -95,18 +83,16 @@ class ApiEndpoint(Endpoint):
     def _begin(self, channel: Channel) -> Receiver:
         assert isinstance(channel, WebSocketChannel)
         origin = dict(channel.origin().headers()).get("origin", "")
-        return PageConnection(channel, self._token, lambda page: self._make_handler(page, origin))
+        return PageConnection(channel, self._front, origin)
 
 
 class PageConnection:
     """The connection of one page: receives its frames and answers its requests."""
 
-    def __init__(
-        self, channel: WebSocketChannel, token: str, make_handler: Callable[[Page], PageRequestHandler]
-    ) -> None:
+    def __init__(self, channel: WebSocketChannel, front: Front, origin: str) -> None:
         self._channel = channel
-        self._token = token
-        self._make_handler = make_handler
+        self._front = front
+        self._origin = origin
         self._handler: PageRequestHandler | None = None
         self._page = Page(channel)
         self._tasks: set[asyncio.Task[None]] = set()
@@ -156,7 +142,7 @@ class PageConnection:
             self._refuse("the first message must be hello, with the token of the address that was printed")
             return
         self._timer.cancel()
-        handler = self._handler = self._make_handler(self._page)
+        handler = self._handler = self._front.new_handler(self._page, self._origin)
         handler.session.pages.append(self._page)
         self._start(self._answer(handler, message))
 
@@ -165,7 +151,7 @@ class PageConnection:
             token = decode_json(params, type=Hello).token
         except MALFORMED:
             return False
-        return compare_digest(token.encode("utf-8", "replace"), self._token.encode())
+        return compare_digest(token.encode("utf-8", "replace"), self._front.token.encode())
 
     def _refuse(self, reason: str) -> None:
         log.warning("A page was refused: %s", printable(reason))
@@ -223,7 +209,7 @@ class Front:
 
     def __init__(self, session: PreviewSession, token: str, folder: str | None) -> None:
         self._session = session
-        self._token = token
+        self.token = token
         self._sandbox = Sandbox()
         self._files = PageFiles(os.path.join(bundled_folder(), "host") if folder is None else folder)
         self._origins: Origins | None = None
@@ -256,12 +242,14 @@ class Front:
 
     def _new_endpoint(self, limits: WebSocketLimits, connection_limit: ConnectionLimit) -> Endpoint:
         wide = WebSocketLimits(max_frame_bytes=MAX_FRAME_BYTES, max_connections=limits.max_connections)
-        return ApiEndpoint(self._is_page, self._token, self._new_handler, wide, connection_limit)
+        return ApiEndpoint(self, wide, connection_limit)
 
-    def _is_page(self, host: str | None, origin: str | None) -> bool:
+    def is_page(self, host: str | None, origin: str | None) -> bool:
+        """Return whether a request with these headers comes from the page."""
         return self._origins is not None and self._origins.is_page(host, origin)
 
-    def _new_handler(self, page: Page, page_origin: str) -> PageRequestHandler:
+    def new_handler(self, page: Page, page_origin: str) -> PageRequestHandler:
+        """Return the handler of a page."""
         assert self._origins is not None
         views = PageViews(self._session, page, self._sandbox, self._origins, page_origin)
         return PageRequestHandler(self._session, page, views, self._origins.sandbox(page_origin))

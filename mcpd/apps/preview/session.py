@@ -148,13 +148,6 @@ class Questions:
                 task.cancel()
                 each.notify("ask/cancelled", {"askId": ask_id})
 
-    async def allows(self, kind: str, members: Mapping[str, Any], page: Page | None = None) -> bool:
-        """Return whether the user allows something."""
-        try:
-            return (await self.ask(kind, members, page)).get("allow") is True
-        except NoAnswer:
-            return False
-
 
 def _answer(task: asyncio.Future[Any]) -> dict[str, Any] | None:
     if task.cancelled() or task.exception() is not None:
@@ -462,7 +455,12 @@ class PreviewSession:
 
     async def _allows(self, view: ShownView, kind: str, members: dict[str, Any]) -> bool:
         page = self.showing.get(view.id)
-        return page is not None and await self.questions.allows(kind, {"viewId": view.id, **members}, page)
+        if page is None:
+            return False
+        try:
+            return (await self.questions.ask(kind, {"viewId": view.id, **members}, page)).get("allow") is True
+        except NoAnswer:
+            return False
 
     async def _download(self, view: ShownView, items: Sequence[events.DownloadItem]) -> bool:
         files = [{"name": item.name, "mimeType": item.mime_type, "data": item.data, "url": item.url} for item in items]

@@ -221,10 +221,7 @@ def _choose_tool(app: App, given: Mapping[str, Mapping[str, Any]]) -> tuple[Tool
     for tool in tools:
         if tool.annotations is None or not tool.annotations.destructive_hint:
             return tool, ""
-    return (
-        None,
-        f"{tools[0].name} is declared destructive: to call it, add --call '{tools[0].name}={{…}}'",
-    )
+    return None, f"{tools[0].name} is declared destructive: to call it, add --call '{tools[0].name}={{…}}'"
 
 
 def _schema(tool: Tool) -> Mapping[str, Any]:
@@ -234,20 +231,18 @@ def _schema(tool: Tool) -> Mapping[str, Any]:
 def _error_finding(tool: Tool, error: McpdError, is_generated: bool) -> Finding:
     text = error.message if isinstance(error, RemoteError) else str(error)
     if is_generated:
-        return _needs_arguments(tool, f"{tool.name} did not accept arguments made from its schema: {text}")
+        return warning(f"{tool.name} did not accept arguments made from its schema: {text}", _advice(tool))
     return failure(f"{tool.name} gave an error: {text}", "correct the tool, or give other arguments by --call")
 
 
 def _result_findings(tool: Tool, result: CallToolResult, is_generated: bool) -> Iterator[Finding]:
-    if not result.is_error:
-        return
-    content = " ".join(str(getattr(block, "text", "")) for block in result.content)[:300]
-    text = f"{tool.name} failed: {content}"
-    yield (_needs_arguments(tool, text) if is_generated else warning(text, "give other arguments"))
+    if result.is_error:
+        content = " ".join(str(getattr(block, "text", "")) for block in result.content)[:300]
+        yield warning(f"{tool.name} failed: {content}", _advice(tool) if is_generated else "give other arguments")
 
 
-def _needs_arguments(tool: Tool, text: str) -> Finding:
-    return warning(text, f"give valid arguments by --call '{tool.name}={{…}}'")
+def _advice(tool: Tool) -> str:
+    return f"give valid arguments by --call '{tool.name}={{…}}'"
 
 
 def _fallback_findings(tool: Tool, result: CallToolResult) -> Iterator[Finding]:

@@ -21,7 +21,7 @@ Spec: MCP Apps 2026-01-26, "Notifications (Host -> View)", `ui/resource-teardown
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Final, Literal, TypeAlias
 
 from msgspec import Raw
@@ -335,16 +335,15 @@ class OpeningCall:
     def __init__(self) -> None:
         self.ended = False
         """Whether a result or a cancellation was reported."""
-        self._partial: Raw | None = None
-        self._input: Raw | None = None
         self._has_input = False
-        self._end: tuple[str, Any] | None = None
+        # The params of notifications in the order in which they are sent, by method.
+        self._due: dict[str, Any] = {}
 
     def partial(self, arguments: Mapping[str, Any] | Raw) -> bool:
         """Report the arguments that the model has written so far. Returns False if it is too late for that."""
         if self._has_input or self.ended:
             return False
-        self._partial = as_object(arguments, "partial tool input")
+        self._due[messages.TOOL_INPUT_PARTIAL] = messages.ToolInputParams(as_object(arguments, "partial tool input"))
         return True
 
     def input(self, arguments: Mapping[str, Any] | Raw | None) -> bool:
@@ -353,7 +352,7 @@ class OpeningCall:
             raise LocalProtocolError("tool input is sent once per View; open another View for another call")
         if self.ended:
             return False
-        self._input = as_object(arguments or {}, "tool input")
+        self._due[messages.TOOL_INPUT] = messages.ToolInputParams(as_object(arguments or {}, "tool input"))
         self._has_input = True
         return True
 
@@ -364,32 +363,25 @@ class OpeningCall:
         # Views rely on the member, which a CallToolResult must have.
         if isinstance(result, Mapping) and "content" not in result:
             result = {**result, "content": []}
-        self._end, self.ended = (messages.TOOL_RESULT, as_object(result, "tool result")), True
+        params = as_object(result, "tool result")
+        if not self._has_input:
+            self.input({})
+        self._due[messages.TOOL_RESULT] = params
+        self.ended = True
         return True
 
     def cancelled(self, reason: str) -> bool:
         """Report that the call was cancelled or failed without a result. Returns False if the call had ended."""
         if self.ended:
             return False
-        self._end, self.ended = (messages.TOOL_CANCELLED, messages.ToolCancelledParams(reason)), True
+        self._due[messages.TOOL_CANCELLED] = messages.ToolCancelledParams(reason)
+        self.ended = True
         return True
 
-    def due(self) -> Iterator[tuple[str, Any]]:
-        """Yield the method and params of each notification that the View should receive now, each once."""
-        if self._partial is not None:
-            partial, self._partial = self._partial, None
-            yield messages.TOOL_INPUT_PARTIAL, messages.ToolInputParams(partial)
-
-        if self._input is not None:
-            arguments, self._input = self._input, None
-            yield messages.TOOL_INPUT, messages.ToolInputParams(arguments)
-
-        if self._end is not None:
-            end, self._end = self._end, None
-            if end[0] == messages.TOOL_RESULT and not self._has_input:
-                self._has_input = True
-                yield messages.TOOL_INPUT, messages.ToolInputParams(Raw(b"{}"))
-            yield end
+    def due(self) -> Iterable[tuple[str, Any]]:
+        """Return the method and params of each notification that the View should receive now, each once."""
+        due, self._due = self._due, {}
+        return due.items()
 
 
 class Announcements:
