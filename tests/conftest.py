@@ -46,6 +46,47 @@ UNMEASURED = {
     "tests/versions/test_table.py",
 }
 
+# Whole files that take more than a fifth of a second for a test: measurements, generated histories, logins.
+MEDIUM = {
+    "tests/apps/host/test_view_hostile.py",
+    "tests/apps/host/test_view_properties.py",
+    "tests/apps/verdict/test_command.py",
+    "tests/auth/server/test_attacks.py",
+    "tests/auth/server/test_hostile.py",
+    "tests/auth/server/test_login.py",
+    "tests/auth/server/test_login_server.py",
+    "tests/cli/bundle/test_bundle.py",
+    "tests/cli/doctor/test_commands.py",
+    "tests/client/http/test_streams.py",
+    "tests/client/test_faulty_servers.py",
+    "tests/docs/test_pages.py",
+    "tests/docs/test_site.py",
+    "tests/docs/test_testing.py",
+    "tests/docs/test_use_servers.py",
+    "tests/hostile/test_process_groups.py",
+    "tests/server/backplane/test_backplanes.py",
+    "tests/server/backplane/test_contracts.py",
+    "tests/server/dispatcher/test_tasks.py",
+    "tests/server/http/test_faults.py",
+    "tests/server/http/test_waiting_memory.py",
+    "tests/server/registry/test_uri_template.py",
+    "tests/server/test_listeners.py",
+    "tests/server/test_serving.py",
+    "tests/sources/docs/test_notebook.py",
+    "tests/sources/docs/test_readers.py",
+    "tests/test_anything.py",
+    "tests/test_counts.py",
+    "tests/test_extras.py",
+    "tests/test_histories.py",
+    "tests/test_in_flight.py",
+    "tests/test_log_lines.py",
+    "tests/test_pending.py",
+    "tests/test_rule_index.py",
+    "tests/testing/test_pytest_plugin.py",
+    "tests/transports/test_websocket_both_ends.py",
+    "tests/wire/test_sse_reader.py",
+}
+
 # Tests that may skip in CI, each with its reason. Everything else that skips there has failed:
 # it would mean that CI no longer tests what it says it does.
 _NO_IPV6 = "containers often have no IPv6"
@@ -108,14 +149,17 @@ async def _alone(test: Awaitable[None]) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What needs a browser is slow: each process of the tests starts one. So is what is nightly.
+    """Mark tests by their size: what starts a program is medium, what needs a browser or is nightly is slow.
 
     The longest test begins first.
     """
     for item in items:
-        if item.nodeid.partition("::")[0] in UNMEASURED:
+        file, fixtures = item.nodeid.partition("::")[0], getattr(item, "fixturenames", ())
+        if file in UNMEASURED:
             item.add_marker(pytest.mark.unmeasured)
-        if "chromium" in getattr(item, "fixturenames", ()) or item.get_closest_marker("nightly"):
+        if file in MEDIUM or "child" in fixtures:
+            item.add_marker(pytest.mark.medium)
+        if "chromium" in fixtures or item.get_closest_marker("nightly"):
             item.add_marker(pytest.mark.slow)
     items.sort(key=lambda item: item.name != LONGEST)
 

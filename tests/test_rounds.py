@@ -20,7 +20,7 @@ from support.wires import META, MODERN, Wire, envelope, memory_wire
 from mcpd import Context, Server, elicit_form, elicit_url, list_roots, sample
 from mcpd.protocol.types.features import Tool
 from mcpd.protocol.types.interaction import ToolChoice
-from mcpd.server.context import asking
+from mcpd.server.context import request_state
 
 EVERYTHING = {"elicitation": {"form": {}, "url": {}}, "sampling": {"tools": {}}, "roots": {}}
 KEY = b"0123456789abcdef"
@@ -531,7 +531,7 @@ async def test_a_state_belongs_to_who_asked() -> None:
 
 async def test_a_state_does_not_live_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 1_000_000.0
-    monkeypatch.setattr(asking.time, "time", lambda: now)
+    monkeypatch.setattr(request_state.time, "time", lambda: now)
     async with memory_wire(serve(who), MODERN, capabilities={"elicitation": {}}) as wire:
         state = await state_of(wire, "who")
         now += 3599
