@@ -470,7 +470,7 @@ def _choose_transport(options: Options, found: list[Found], left_out: dict[str, 
         else:
             options.ws = ":8080"
             _print("mcpd: more hosts support HTTP than WebSocket; to add it: pip install 'mcpd-server[http]'")
-    elif _is_dev_null(0):
+    elif _is_dev_null():
         _check_targets(options, found, left_out)
         raise ConfigurationError("stdin is empty, so no client can connect; add for example --http :8080 or --ws :8080")
     else:
@@ -501,10 +501,10 @@ def _without_effect(options: Options) -> Iterator[tuple[str, str]]:
             yield found[0].flag, why[found[0].section]
 
 
-def _is_dev_null(descriptor: int) -> bool:
-    """Whether a descriptor reads from /dev/null, as in a service or a background job."""
+def _is_dev_null() -> bool:
+    """Whether stdin is /dev/null, as in a service or a background job."""
     try:
-        return os.path.samestat(os.fstat(descriptor), os.stat(os.devnull))
+        return os.path.samestat(os.fstat(0), os.stat(os.devnull))
     except OSError:  # closed
         return True
 

@@ -15,6 +15,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from hashlib import sha256
 from importlib import metadata
 from typing import Any, NoReturn
@@ -311,15 +312,11 @@ def _cache_folder(*names: str) -> str:
         cache = os.path.join(os.path.expanduser("~"), ".cache")
 
     folder = os.path.join(cache, "mcpd", "scripts", *names)
-    try:
-        if not os.path.isabs(folder):
-            raise OSError
+    with suppress(OSError):
         os.makedirs(folder, mode=0o700, exist_ok=True)
-        if not os.access(folder, os.W_OK):
-            raise OSError
-    except OSError:
-        return tempfile.mkdtemp(prefix="mcpd-")
-    return folder
+        if os.access(folder, os.W_OK):
+            return folder
+    return tempfile.mkdtemp(prefix="mcpd-")
 
 
 # ------------------------------------------------------------------------- replacing the process

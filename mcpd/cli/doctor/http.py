@@ -6,7 +6,6 @@ import asyncio
 import re
 import time
 from contextlib import suppress
-from ipaddress import ip_address
 from urllib.parse import urljoin, urlsplit
 
 from msgspec import Struct
@@ -25,6 +24,7 @@ from mcpd.cli.doctor.web import MAX_BYTES, Reply, Web
 from mcpd.client.targets.named import UrlTarget
 from mcpd.protocol.printable import printable
 from mcpd.protocol.versions import table
+from mcpd.transports.address import is_loopback_url
 from mcpd.transports.challenge import advice_on
 
 _GUESSES = ("/mcp", "/mcp/", "/sse", "/", "/api/mcp", "/v1/mcp", "/message")
@@ -157,7 +157,7 @@ _NEEDED = ("content-type", "authorization", "mcp-protocol-version", "mcp-session
 
 async def try_exposure(web: Web, version: str, report: Report) -> None:
     """Send requests as a web page of another origin would, and the preflight that a browser sends first."""
-    is_local = is_loopback(web.target)
+    is_local = web.target.socket is not None or is_loopback_url(web.target.url)
     origin = await _greet(web, version, {"Origin": _STRANGER})
     if origin is None:
         report.skip("Origin", "no answer to a request with another Origin")
@@ -344,13 +344,3 @@ async def _try_version(web: Web, version: str) -> bool:
         return bool(opening.get("protocolVersion") == version)
     offered = opening.get("supportedVersions")
     return isinstance(offered, list) and version in offered
-
-
-def is_loopback(target: UrlTarget) -> bool:
-    """Return whether only programs on this machine can reach the server."""
-    if target.socket is not None:
-        return True
-    host = urlsplit(target.url).hostname or ""
-    with suppress(ValueError):
-        return ip_address(host).is_loopback
-    return host == "localhost" or host.endswith(".localhost")

@@ -211,7 +211,11 @@ def make_entry(
         if not _is_text(word):
             raise ConfigurationError(f"{printable(word)} is not UTF-8, as hosts' files require; rename it")
     named = _named(target, command, url)
-    copied = _copy_warnings(named)
+    # Variables of an entry that is copied from another configuration may hold secrets.
+    values = named.headers if isinstance(named, UrlTarget) else named.env if isinstance(named, CommandTarget) else None
+    copied: tuple[str, ...] = ()
+    if named.name and values:
+        copied = (f"{named}: the values of {', '.join(values)} are copied as they are now, written out",)
     if isinstance(named, UrlTarget):
         return NamedEntry(_of_url(named, env, headers), server_name(named), copied)
     if headers:
@@ -291,14 +295,6 @@ def _named(target: str | None, command: Sequence[str], url: str | None) -> Named
     if url is not None and not isinstance(named, UrlTarget):
         raise ConfigurationError(f"{url}: --http needs the URL of a running server, as http://127.0.0.1:8080/mcp")
     return named
-
-
-def _copy_warnings(named: NamedTarget) -> tuple[str, ...]:
-    """The warning for an entry that is copied from another configuration, where variables may hold secrets."""
-    values = named.headers if isinstance(named, UrlTarget) else named.env if isinstance(named, CommandTarget) else None
-    if not named.name or not values:
-        return ()
-    return (f"{named}: the values of {', '.join(values)} are copied as they are now, written out",)
 
 
 def _is_text(text: str) -> bool:

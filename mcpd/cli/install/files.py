@@ -104,8 +104,15 @@ def write(before: Content, data: bytes | None) -> None:
         if data is None:
             with suppress(FileNotFoundError):
                 os.unlink(before.target)
+            return
+        os.makedirs(os.path.dirname(before.target), exist_ok=True)
+        if before.data is not None and os.stat(before.target).st_nlink > 1:
+            # A file with several names must stay one file. A copy of it exists by now.
+            with open(before.target, "wb") as file:
+                file.write(data)
         else:
-            _put(before, data)
+            with replacing(before.target, mode=before.mode, keep_owner=before.data is not None) as file:
+                file.write(data)
 
 
 def back_up(before: Content, folder: str | None = None) -> str:
@@ -126,19 +133,6 @@ def back_up(before: Content, folder: str | None = None) -> str:
         for old in sorted(glob(os.path.join(escape(place), f"{escape(name)}.*.mcpd-backup")))[:-_MAX_BACKUPS]:
             os.unlink(old)
     return path
-
-
-def _put(before: Content, data: bytes) -> None:
-    folder, name = os.path.split(before.target)
-    os.makedirs(folder, exist_ok=True)
-    if before.data is not None and os.stat(before.target).st_nlink > 1:
-        # A file with several names must stay one file. A copy of it exists by now.
-        with open(before.target, "wb") as file:
-            file.write(data)
-        return
-
-    with replacing(before.target, mode=before.mode, keep_owner=before.data is not None) as file:
-        file.write(data)
 
 
 _MAX_RECORDS = 200

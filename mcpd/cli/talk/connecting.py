@@ -11,6 +11,7 @@ import signal
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
+from traceback import extract_tb
 from typing import TYPE_CHECKING, Any
 
 from msgspec import UNSET, Struct
@@ -148,12 +149,10 @@ def run(work: Callable[[Terminal], Awaitable[int]], server: ServerOptions) -> in
 
     try:
         return asyncio.run(main())
-    except WrongUse as error:
-        terminal.note(f"mcpd: {printable(error, _MOST_OF_AN_ERROR)}", "red")
-        return 2
     except McpdError as error:
         terminal.note(f"mcpd: {describe_error(error, server)}", "red")
-        return _LOGIN_REQUIRED if isinstance(error, AuthorizationRequired) else 1
+        codes = {AuthorizationRequired: _LOGIN_REQUIRED, WrongUse: 2}
+        return next((code for kind, code in codes.items() if isinstance(error, kind)), 1)
     except KeyboardInterrupt:
         if terminal.err_is_terminal:
             terminal.note("")  # ends the line with ^C
@@ -191,12 +190,10 @@ class _Warnings(logging.Handler):
 
 def _describe_bug(error: Exception) -> str:
     """One line that lets us find a bug of mcpd."""
-    place = error.__traceback__
-    while place is not None and place.tb_next is not None:
-        place = place.tb_next
-    where = "" if place is None else f" at {os.path.basename(place.tb_frame.f_code.co_filename)}:{place.tb_lineno}"
-    said = f"{type(error).__name__}: {printable(error, _MOST_OF_AN_ERROR)}"
-    return f"this is a bug in mcpd: {said}{where}; please report it with the command line"
+    place = extract_tb(error.__traceback__)[-1]
+    where = f"{os.path.basename(place.filename)}:{place.lineno}"
+    text = f"{type(error).__name__}: {printable(error, _MOST_OF_AN_ERROR)}"
+    return f"this is a bug in mcpd: {text} at {where}; please report it with the command line"
 
 
 def describe_error(error: McpdError, server: ServerOptions) -> str:
@@ -205,21 +202,21 @@ def describe_error(error: McpdError, server: ServerOptions) -> str:
     if isinstance(error, RemoteError):
         message = printable(error.message, _MOST_OF_AN_ERROR) or "an error without a message"
         return f"the server answered with an error: {message} (code {error.code}){_data_of(error)}"
-    if isinstance(error, RequestTimeout):
-        longer = "to wait longer, use --timeout 300, or 0 for no limit"
-        return (
-            f"{text[:1].lower()}{text[1:]}; {longer}; to find out why, run mcpd doctor {_target_again(server)}".rstrip()
-        )
     if isinstance(error, UnsupportedVersion):
         return f"{text}; mcpd and this server have no protocol version in common"
     if isinstance(error, ConfigurationError):
         return printable(with_help(error, server.called), _MOST_OF_AN_ERROR)
     if isinstance(error, AuthorizationRequired):
         return text
+
+    text = f"{text[:1].lower()}{text[1:]}"
+    advice = f"to find out why, run mcpd doctor {_target_again(server)}".rstrip()
+    if isinstance(error, RequestTimeout):
+        return f"{text}; to wait longer, use --timeout 300, or 0 for no limit; {advice}"
     if isinstance(error, TransportError):
         text = text.partition("; stderr: ")[0]  # the user has seen it: stderr is passed on
-        return f"{text[:1].lower()}{text[1:]}; to find out why, run mcpd doctor {_target_again(server)}".rstrip()
-    return f"{text[:1].lower()}{text[1:]}"
+        return f"{text}; {advice}"
+    return text
 
 
 def _data_of(error: RemoteError) -> str:

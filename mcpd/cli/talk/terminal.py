@@ -12,7 +12,7 @@ import os
 import sys
 from collections.abc import Mapping
 from shutil import get_terminal_size
-from typing import IO, Any
+from typing import Any
 
 from msgspec import Raw, to_builtins
 from msgspec.json import encode, format
@@ -64,8 +64,8 @@ class Terminal:
     """The three streams of this process. `out` is for results, `note` for all other lines."""
 
     def __init__(self, environment: Mapping[str, str] = os.environ) -> None:
-        self._out: IO[Any] = _writable(sys.stdout)
-        self._err: IO[Any] = _writable(sys.stderr)
+        self._out = _writable(sys.stdout)
+        self._err = _writable(sys.stderr)
         self.out_is_terminal = self._out.isatty()
         self.err_is_terminal = self._err.isatty()
         # Whether the user can be asked: stdin and stderr are terminals.
@@ -110,9 +110,8 @@ class Terminal:
         """Write bytes unchanged. A terminal must only receive bytes that we made."""
         self.end_bar()
         self._out.flush()
-        buffer: IO[bytes] = getattr(self._out, "buffer")  # noqa: B009 - only text streams have it
-        buffer.write(data)
-        buffer.flush()
+        self._out.buffer.write(data)
+        self._out.buffer.flush()
 
     def note(self, text: str, style: str = "") -> None:
         """Print a line on stderr, for people. The caller escapes line ends in text from a server."""
@@ -218,11 +217,10 @@ def _styled(text: str, styles: tuple[str, ...]) -> str:
     return f"\x1b[{codes}m{text}\x1b[0m" if codes and text else text
 
 
-def _writable(stream: Any) -> IO[Any]:
+def _writable(stream: Any) -> Any:
     """The stream, or /dev/null if it was closed before we started."""
     if stream is None:
         stream = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - for the rest of the process
     if hasattr(stream, "reconfigure"):
         stream.reconfigure(errors="backslashreplace")
-    found: IO[Any] = stream
-    return found
+    return stream

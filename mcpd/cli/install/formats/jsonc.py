@@ -135,11 +135,17 @@ def _insert(text: str, found: _Object, key: str, value: Any, unit: str) -> str:
     nl = line_end(text)
     outer = _line_indent(text, found.start)
     indent = outer + unit
-    if found.members and _begins_line(text, found.members[-1].start):
-        indent = _line_indent(text, found.members[-1].start)
+    if found.members:
+        start = found.members[-1].start
+        begins_line = not text[text.rfind("\n", 0, start) + 1 : start].strip(" \t")
+        indent = _line_indent(text, start) if begins_line else indent
     made = f"{nl}{indent}{name}: {_render(value, indent, unit, text, is_flat=False)}"
     if not found.members:
-        return _into_empty(text, found, made, f"{nl}{outer}")
+        # The object may hold comments.
+        inner = text[found.start + 1 : found.end]
+        behind = inner[len(inner.rstrip()) :]
+        closing = behind if "\n" in behind else f"{nl}{outer}"
+        return text[: found.start + 1] + inner.rstrip() + made + closing + text[found.end :]
 
     last = found.members[-1]
     if last.comma >= 0:
@@ -147,14 +153,6 @@ def _insert(text: str, found: _Object, key: str, value: Any, unit: str) -> str:
         return f"{text[:at]}{made},{text[at:]}"
     at = _end_of_notes(text, last.end)
     return f"{text[: last.end]},{text[last.end : at]}{made}{text[at:]}"
-
-
-def _into_empty(text: str, found: _Object, made: str, closing: str) -> str:
-    """Insert the first member of an object that may hold comments."""
-    inner = text[found.start + 1 : found.end]
-    kept = inner.rstrip()
-    behind = inner[len(kept) :]
-    return text[: found.start + 1] + kept + made + (behind if "\n" in behind else closing) + text[found.end :]
 
 
 def _remove(text: str, found: _Object, member: _Member) -> str:
@@ -286,10 +284,6 @@ def _unit(text: str) -> str:
     """The indentation of one level, taken from the first member that begins a line."""
     found = re.search(r"\n([ \t]+)\"", text)
     return found[1] if found is not None and len(found[1]) <= 8 else "  "
-
-
-def _begins_line(text: str, at: int) -> bool:
-    return not text[text.rfind("\n", 0, at) + 1 : at].strip(" \t")
 
 
 def _line_indent(text: str, at: int) -> str:
