@@ -14,8 +14,7 @@ from mcpd.cli.install import operations
 from mcpd.cli.install.entry import SWITCHES, NamedEntry, link_to, make_entry
 from mcpd.cli.install.files import Journal
 from mcpd.cli.install.hosts import find_host, with_other_versions
-from mcpd.cli.install.operations import InstallOptions, Listed, Outcome
-from mcpd.cli.install.plan import rendered
+from mcpd.cli.install.operations import InstallOptions, Listed, Outcome, rendered
 from mcpd.cli.options import (
     ClientCommand,
     demo_option,

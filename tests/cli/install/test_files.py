@@ -10,7 +10,7 @@ import pytest
 
 from mcpd.cli.install.entry import Entry
 from mcpd.cli.install.files import Journal, back_up, read, write
-from mcpd.cli.install.plan import apply, plan_install, plan_uninstall
+from mcpd.cli.install.operations import apply, plan_install, plan_uninstall
 from mcpd.client.targets.hosts import HOSTS
 from mcpd.errors import ConfigurationError
 

@@ -15,7 +15,7 @@ from mcpd.cli.install.entry import Entry, shaped
 from mcpd.cli.install.files import Journal, read
 from mcpd.cli.install.formats import format_named
 from mcpd.cli.install.hosts import file_of, find_host, found_hosts
-from mcpd.cli.install.plan import apply, entries_of, plan_install, plan_uninstall
+from mcpd.cli.install.operations import apply, entries_of, plan_install, plan_uninstall
 from mcpd.client.targets.hosts import HOSTS, Host
 from mcpd.errors import ConfigurationError
 
