@@ -25,9 +25,8 @@ from mcpd.cli.options import (
 )
 from mcpd.cli.talk.arguments import Schema, arguments_of, read_schema, read_words, type_text
 from mcpd.cli.talk.connecting import ServerOptions, describe_error, open_client, run
-from mcpd.cli.talk.content import Saver, show_blocks, structured_text
 from mcpd.cli.talk.questions import LOG_LEVELS, InputCancelled, Questions, ask_members, log_line
-from mcpd.cli.talk.terminal import Terminal, counted
+from mcpd.cli.talk.terminal import Saver, Terminal, counted, show_blocks, structured_text
 from mcpd.cli.talk.words import WrongUse, no_such, split_words
 from mcpd.errors import McpdError, ProtocolError, RemoteError
 from mcpd.protocol.jsonrpc import MALFORMED, explain

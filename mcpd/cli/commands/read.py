@@ -22,9 +22,8 @@ from mcpd.cli.options import (
 )
 from mcpd.cli.talk.arguments import Given, Schema, read_schema, read_words, texts_of, type_text
 from mcpd.cli.talk.connecting import open_client, run
-from mcpd.cli.talk.content import Saver, show_blocks
 from mcpd.cli.talk.questions import Questions
-from mcpd.cli.talk.terminal import Terminal, first_line
+from mcpd.cli.talk.terminal import Saver, Terminal, first_line, show_blocks
 from mcpd.cli.talk.words import WrongUse, looks_like_target, nearest, no_such, pairs, split_words
 from mcpd.errors import MethodNotFound, RemoteError
 from mcpd.protocol.printable import printable
