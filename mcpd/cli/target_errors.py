@@ -190,6 +190,7 @@ _NAMES = {
     "MCPError": "all errors are McpdError; an error that the peer sent is RemoteError",
     "ResourceError": "the error for an unknown resource is ResourceNotFound",
     "CurrentContext": _CONTEXT,
+    "Resolve": "the name is Depends",
     "get_context": _CONTEXT,
     "ClientSession": "the class is Client",
     "ToolResult": "the class is CallToolResult",
