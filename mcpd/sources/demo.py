@@ -64,7 +64,6 @@ class ServerInfo(Struct, rename="camel"):
 
 
 def make_server(apps: AppsMode = "auto") -> Server:
-    """Return a new demo server."""
     server = Server(
         "mcpd",
         version=__version__,

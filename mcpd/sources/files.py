@@ -50,7 +50,6 @@ class Report:
         self._add(path, text, line, is_error=False)
 
     def log_problems(self, problems: Iterable[Problem]) -> None:
-        """Write problems to the log."""
         for problem in problems:
             level = logging.ERROR if problem.is_error else logging.WARNING
             log.log(level, "%s", printable(problem, 2500), extra=_ONCE)
@@ -122,7 +121,6 @@ class File(Struct, frozen=True):
 
     @property
     def stem(self) -> str:
-        """Its name without the last suffix."""
         return os.path.splitext(self.parts[-1])[0]
 
     @property

@@ -44,7 +44,6 @@ class ServerFolder(Struct, frozen=True):
 
 
 def folder_at(folder: str) -> ServerFolder:
-    """Return the folder with this path."""
     root = os.path.abspath(folder)
     return ServerFolder(root, _file_in(root))
 

@@ -66,7 +66,6 @@ class FolderPackage:
                 sys.modules[self.name + name.removeprefix(other.name)] = sys.modules[name]
 
     def close(self) -> None:
-        """Remove all modules of the package."""
         sys.meta_path.remove(self._plain_names)
         for name in [name for name in sys.modules if name == self.name or name.startswith(f"{self.name}.")]:
             del sys.modules[name]

@@ -129,8 +129,6 @@ class Origin(Struct, frozen=True):
 
 
 class FileResource(Stamped, ResourceEntry):
-    """One file."""
-
     def __init__(self, key: str, origin: Origin) -> None:
         self.key = key
         self.origin = self.stamp = origin

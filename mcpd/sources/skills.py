@@ -118,8 +118,6 @@ log = logging.getLogger("mcpd")
 
 
 class SkillFile(Stamped, ResourceEntry):
-    """One file of a skill."""
-
     def __init__(self, key: str, origin: Origin, title: str, skill: FolderSkill | None = None) -> None:
         """`skill` is given for its SKILL.md only."""
         self.key = key

@@ -201,8 +201,6 @@ def _refresh(watched: Watched, paths: set[str]) -> None:
 
 
 class WatchedFolder:
-    """The folder of one server, for `watching`."""
-
     def __init__(self, folder: Folder) -> None:
         self.name = folder.root
         self._folder = folder

@@ -84,7 +84,6 @@ class ViewReceiver:
         self._view = view
 
     def receive(self, frame: bytes) -> None:
-        """Take one message."""
         self._view.receive(frame)
 
     def receive_error(self, error: ProtocolError) -> None:
@@ -117,7 +116,6 @@ class Pump:
         self._tasks: list[asyncio.Task[None]] = []
 
     def begin(self) -> None:
-        """Start both tasks and the View."""
         self._tasks = [asyncio.ensure_future(self._send_all()), asyncio.ensure_future(self._receive_all())]
         self._view.begin(self._put, self._stop)
 
@@ -332,7 +330,6 @@ class _ViewEndpoint(Endpoint):
             view.lost("no page connected in time")
 
     def forget(self, view_id: str) -> None:
-        """Remove the address of a View."""
         found = self.expected.pop(view_id, None)
         if found is not None:
             found[1].cancel()

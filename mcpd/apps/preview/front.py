@@ -102,7 +102,6 @@ class PageConnection:
         self._timer = self._loop.call_later(HELLO_SECONDS, self._refuse, reason)
 
     def receive(self, frame: bytes) -> None:
-        """Take one message of the page."""
         try:
             message = decode(frame)
         except ProtocolError as error:
@@ -122,11 +121,9 @@ class PageConnection:
             self._page.receive(message)
 
     def receive_error(self, error: ProtocolError) -> None:
-        """Close the connection after an invalid frame."""
         self._refuse(error.message)
 
     def closed(self, error: McpdError | None = None) -> None:
-        """End everything that belongs to the page."""
         self._timer.cancel()
         handler, self._handler = self._handler, None
         self._page.closed()
@@ -249,7 +246,6 @@ class Front:
         return self._origins is not None and self._origins.is_page(host, origin)
 
     def new_handler(self, page: Page, page_origin: str) -> PageRequestHandler:
-        """Return the handler of a page."""
         assert self._origins is not None
         views = PageViews(self._session, page, self._sandbox, self._origins, page_origin)
         return PageRequestHandler(self._session, page, views, self._origins.sandbox(page_origin))

@@ -103,14 +103,10 @@ class BeginCall(Wire, kw_only=True, rename={"caller": "as", "call_id": "callId"}
 
 
 class ToolsCall(BeginCall, kw_only=True, rename={"caller": "as", "call_id": "callId"}):
-    """A call with its complete arguments."""
-
     arguments: dict[str, Any] | None = None
 
 
 class PartialCall(Wire):
-    """All characters of the arguments so far."""
-
     call_id: str
     text: str
 

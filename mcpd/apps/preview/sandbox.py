@@ -187,7 +187,6 @@ class PageFiles:
         """Set once the ports are known. Before that, every request is refused."""
 
     async def answer(self, request: HttpRequest) -> PageAnswer | Refusal:
-        """Answer a request for a file."""
         origin = self.origins.page_origin(request.header(b"host")) if self.origins is not None else None
         if origin is None or self.origins is None:
             return _OTHER_HOST
@@ -300,7 +299,6 @@ class Sandbox:
         self._reports.pop((place.guest_host, place.guest_report), None)
 
     def close(self) -> None:
-        """Remove all documents."""
         for key in list(self._waiting):
             self._expire(key)
         self._reports.clear()

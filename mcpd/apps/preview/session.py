@@ -88,7 +88,6 @@ class Page:
         self._is_gone = False
 
     def notify(self, method: str, params: object) -> None:
-        """Send a notification."""
         self._channel.send(call(method, params))
 
     async def request(self, method: str, params: object) -> Any:
@@ -105,7 +104,6 @@ class Page:
             self._requests.take(request_id)
 
     def receive(self, answer: Response | Failure) -> None:
-        """Take an answer of the page."""
         self._requests.receive(answer)
 
     def closed(self) -> None:
@@ -251,7 +249,6 @@ class PreviewSession:
         self._reconnecting: asyncio.Task[None] | None = None
 
     def broadcast(self, method: str, params: object) -> None:
-        """Send a notification to all pages."""
         for page in list(self.pages):
             page.notify(method, params)
 

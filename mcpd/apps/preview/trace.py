@@ -149,7 +149,6 @@ class Trace:
         self._notify(self.total)
 
     def close(self) -> None:
-        """Stop notifications."""
         if self._timer is not None:
             self._timer.cancel()
 

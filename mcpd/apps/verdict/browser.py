@@ -75,7 +75,6 @@ def find_browser(named: str | None = None, environment: Mapping[str, str] = os.e
 
 
 def read_asset(name: str) -> str:
-    """Return a file in assets/verdict."""
     return (Path(bundled_folder()) / "verdict" / name).read_text(encoding="utf-8")
 
 

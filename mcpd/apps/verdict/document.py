@@ -73,8 +73,6 @@ class Load(NamedTuple):
 
 
 class Document:
-    """The parsed HTML of an app."""
-
     def __init__(self, html: str) -> None:
         self.language = self.title = self.policy = ""
         """`lang` of the root, the `<title>`, and the content of a Content-Security-Policy in a `<meta>`."""
@@ -90,7 +88,6 @@ class Document:
         return [load for load in self._loads.values() if load.kind != "form" or not self._listens_for_submit]
 
     def read(self, node: LexborNode) -> None:
-        """Read one element."""
         tag = (node.tag or "").lower()
         attributes = {name.lower(): value or "" for name, value in node.attributes.items()}
         if tag == "html":

@@ -55,8 +55,6 @@ class App(Struct, kw_only=True):
 
 
 class ServerApps(Struct, kw_only=True):
-    """The tools and apps of a server."""
-
     tools: list[Tool]
     apps: list[App]
     resources_error: str

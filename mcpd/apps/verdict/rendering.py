@@ -44,7 +44,6 @@ async def rendered(trial: Trial, seconds: float = 2.0) -> str:
 
 
 async def appearance_of(trial: Trial) -> Appearance:
-    """Return how a View looks now."""
     return Appearance(await trial.evaluate("(look) => look.text()") or "", await trial.picture())
 
 

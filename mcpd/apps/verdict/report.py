@@ -143,8 +143,6 @@ class _Report(Struct, kw_only=True, rename="camel"):
 
 
 class AppReport(_Report, kw_only=True):
-    """The report about one app."""
-
     uri: str
     tools: list[str]
     """The tools that open the app."""

@@ -138,7 +138,6 @@ class Trial:
 
     @property
     def guest_origin(self) -> str:
-        """The origin of the View."""
         return self._guest_url.rpartition("/")[0]
 
     @property
@@ -147,7 +146,6 @@ class Trial:
         return next((event.reason for _, event in self.events if isinstance(event, Failed)), "")
 
     def sizes(self) -> list[SizeChanged]:
-        """Return the sizes that the View requested."""
         return [event for _, event in self.events if isinstance(event, SizeChanged)]
 
     def sent(self, method: str = "") -> list[Any]:

@@ -83,7 +83,6 @@ class Answers:
     async def search(
         self, query: str, section: str | None = None, kind: Any = None, limit: int = 5, cursor: str | None = None
     ) -> SearchResults:
-        """Return pages that match a query."""
         if not query.strip():
             raise ToolError("query: is required; describe in a few words what to search for")
         with _argument_errors():
@@ -190,7 +189,6 @@ class Answers:
         limit: int = 5,
         cursor: str | None = None,
     ) -> CodeExamples:
-        """Return code examples."""
         if not words.strip() and not language:
             raise ToolError("words: is required; describe what the example should show")
         with _argument_errors():

@@ -97,14 +97,12 @@ class Store:
         return f"{rows['identity']}.{rows['generation']}"
 
     def close(self) -> None:
-        """Close the index after running transactions."""
         with self.writing, self.reading:
             for connection in {self.writer, self.reader}:
                 with contextlib.suppress(sqlite3.Error):
                     connection.close()
 
     def delete(self) -> None:
-        """Delete the file of a closed index."""
         if self._cache is not None:
             _delete(self._cache)
 
@@ -278,7 +276,6 @@ def known_files(connection: sqlite3.Connection, paths: Iterable[str] | None = No
 
 
 def put_page(connection: sqlite3.Connection, file: File, digest: bytes | None, page: Page) -> None:
-    """Add a page, replacing an earlier version."""
     number = _put_file(connection, file, digest, page, None)
     chunks, words, code = [], [], []
     title = indexed(page.title)

@@ -140,7 +140,6 @@ class Indexer:
         return path in self._unreadable
 
     def stop(self) -> None:
-        """Stop the thread at the next file."""
         self._stop.set()
         self._wake.set()
         self.process.close()

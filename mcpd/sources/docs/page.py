@@ -32,8 +32,6 @@ class Heading(Struct, frozen=True):
 
 
 class CodeBlock(Struct, frozen=True):
-    """A block of code."""
-
     language: str
     """In lower case; empty if the author did not name it."""
     text: str
@@ -211,8 +209,6 @@ class PageInfo(Struct, frozen=True):
 
 
 class Place(Struct, frozen=True):
-    """A place in a page."""
-
     path: str
     title: str
     section: str
@@ -243,8 +239,6 @@ class SearchResult(Struct, frozen=True):
 
 
 class CodeHit(Place, frozen=True):
-    """A matching block of code."""
-
     language: str
     text: str
     before: str

@@ -101,8 +101,6 @@ class ListResource(Stamped, ResourceEntry):
 
 
 class PageResource(Stamped, ResourceEntry):
-    """One page."""
-
     def __init__(self, tree: Tree, file: File) -> None:
         self.key = tree.addresses.page(file.path)
         self.file = self.stamp = file

@@ -136,8 +136,6 @@ class Example(PageLocation, kw_only=True):
 
 
 class Document(PageLocation, kw_only=True):
-    """A page with its examples."""
-
     snippets: list[str]
     count: int
 

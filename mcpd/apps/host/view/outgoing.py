@@ -172,7 +172,6 @@ class _Sent(PendingRequest, kw_only=True, eq=False):
 
     @property
     def call_id(self) -> str:
-        """The id as a string."""
         return str(self.id)
 
 
@@ -199,11 +198,9 @@ class Outgoing:
     # ----------------------------------------------------------------------------------- asking
 
     def ping(self, now: float) -> None:
-        """Send a ping."""
         self._request(_Sent(PING, purpose="ping"), now + self._limits.step_seconds)
 
     def teardown(self, reason: str, now: float) -> None:
-        """Send the teardown."""
         sent = _Sent(RESOURCE_TEARDOWN, purpose="teardown")
         self._request(sent, now + self._limits.teardown_seconds, TeardownParams(reason))
 

@@ -52,19 +52,15 @@ class ViewOutput:
         self.events: list[Event] = []
 
     def log(self, level: int, text: str, *args: object, error: Exception | None = None) -> None:
-        """Log a line about the View."""
         self._faults.log(level, f"%s: {text}", self.name, *args, error=error)
 
     def notify(self, method: str, params: Struct | Raw | None = None) -> None:
-        """Send a notification."""
         self.messages.append(call(method, params))
 
     def request(self, call_id: str, method: str, params: object = None) -> None:
-        """Send a request of the host."""
         self.messages.append(call(method, params, call_id))
 
     def result(self, request_id: Id, result: object) -> None:
-        """Answer a request of the View."""
         self.messages.append(encode(Result(request_id, result)))
 
     def error(self, request_id: Id | None, error: ProtocolError | RemoteError) -> None:

@@ -47,8 +47,6 @@ class _UnknownDirective(Directive):  # type: ignore[misc]  # docutils has no typ
 
 
 class _IgnoredDirective(_UnknownDirective):
-    """A directive without readable content."""
-
     def run(self) -> list[Any]:
         return []
 
