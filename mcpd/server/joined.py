@@ -10,7 +10,7 @@ between backticks. Names of the tool's arguments and parts of paths or longer na
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any, Generic, TypeVar
@@ -36,7 +36,7 @@ from mcpd.protocol.types.features import (
 from mcpd.protocol.types.interaction import Completion
 from mcpd.protocol.wire.headers import Mirror
 from mcpd.server.app import Server
-from mcpd.server.context.exchange import Exchange
+from mcpd.server.context.exchange import Exchange, finished
 from mcpd.server.extensions.builtin import BUILT_IN
 from mcpd.server.registry.entries import (
     Completing,
@@ -275,8 +275,8 @@ class _JoinedTool(_Joined[ToolEntry], ToolEntry):
         return self._listed[1]
 
     async def run(self, arguments: Raw, exchange: Exchange) -> CallToolResult:
-        result = self._ask("tools/call", exchange, CallToolParams(name=self._entry.key, arguments=arguments))
-        return await result if isinstance(result, Coroutine) else result  # type: ignore[no-any-return]
+        params = CallToolParams(name=self._entry.key, arguments=arguments)
+        return await finished(self._ask("tools/call", exchange, params))  # type: ignore[no-any-return]
 
 
 class _JoinedResource(_Joined[ResourceEntry], ResourceEntry):

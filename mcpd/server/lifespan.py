@@ -23,7 +23,7 @@ from typing import Any
 
 from mcpd.errors import ConfigurationError, InternalError, RegistrationError
 from mcpd.protocol.printable import printable
-from mcpd.server.context.exchange import Exchange, Handler
+from mcpd.server.context.exchange import Exchange, Handler, finished
 from mcpd.server.dispatcher import ServerConnection
 from mcpd.server.handlers.table import HandlerTable
 
@@ -134,8 +134,7 @@ class Lifespan:
         except ConfigurationError:
             raise InternalError("The server could not start; details are in its log") from None
         exchange.lifespan = self.value
-        result = handler(exchange, params)
-        return await result if isinstance(result, Coroutine) else result
+        return await finished(handler(exchange, params))
 
     # -- its task ----------------------------------------------------------------------------
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
+from types import CoroutineType
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from msgspec import Struct
@@ -165,3 +166,8 @@ def missing_scopes(origin: Origin, scopes: Iterable[str]) -> list[str]:
 
 Handler: TypeAlias = Callable[[Exchange, Any], Any]
 """A function (exchange, params) that returns a result or a coroutine of one."""
+
+
+async def finished(result: Any) -> Any:
+    """Return the result of a handler, which may be a coroutine of it."""
+    return await result if result.__class__ is CoroutineType else result

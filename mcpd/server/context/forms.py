@@ -12,10 +12,11 @@ from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 from msgspec import NODEFAULT, Meta, Struct, ValidationError, convert, defstruct, to_builtins
 from msgspec.inspect import type_info
-from msgspec.json import encode, schema as json_schema
+from msgspec.json import schema as json_schema
 
 from mcpd.errors import LocalProtocolError
 from mcpd.protocol.schemas import Schema
+from mcpd.server.functions.results import dec_hook
 
 _ROOT = ("$schema", "type", "properties", "required")
 _KEPT = {
@@ -193,17 +194,8 @@ def read_form(content: Mapping[str, Any], schema: Schema, form: type | None) -> 
     values = check_values(content, schema)
     if form is None:
         return values
-    if hasattr(form, "model_validate_json"):
-        try:
-            return form.model_validate_json(encode(values))
-        except ValueError as error:
-            raise ValidationError(_pydantic_errors(error)) from None
-    filled: Any = convert(values, form)
+    filled: Any = convert(values, form, dec_hook=dec_hook)
     return filled.value if isinstance(filled, _Single) else filled
-
-
-def _pydantic_errors(error: Any) -> str:
-    return "; ".join(f"{'.'.join(map(str, one['loc'])) or 'the form'}: {one['msg']}" for one in error.errors())
 
 
 _TYPES: dict[str, tuple[type, ...]] = {

@@ -7,7 +7,6 @@ its own. Denials by the handlers themselves end here too. Servers without authen
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Iterable, Iterator
 from types import CoroutineType
@@ -23,7 +22,7 @@ from mcpd.protocol.principal import Origin
 from mcpd.protocol.printable import printable
 from mcpd.protocol.types.base import NO_JSON
 from mcpd.protocol.types.features import CallToolResult, TextContent
-from mcpd.server.context.exchange import Exchange, Handler, checks_scopes, missing_scopes
+from mcpd.server.context.exchange import Exchange, Handler, checks_scopes, finished, missing_scopes
 from mcpd.server.registry.catalog import Catalog
 from mcpd.server.registry.listing import ActiveExtensions
 from mcpd.server.registry.rules import Needs
@@ -113,8 +112,7 @@ async def _unless_hidden(
 
     seen = await view(catalog, exchange, method, params)
     if seen is not catalog and not any(True for _ in _needs_in(seen, method, params, _active(catalog, exchange))):
-        result = handler(exchange, params)
-        return await result if asyncio.iscoroutine(result) else result
+        return await finished(handler(exchange, params))
     raise _record(catalog, exchange, denied)
 
 
@@ -126,8 +124,7 @@ async def _behind_hidden(catalog: Catalog, method: str, handler: Handler, exchan
     denied = None if seen is catalog else _denied(seen, method, params, exchange, _active(catalog, exchange))
     if denied is not None:
         raise denied
-    result = handler(exchange, params)
-    return await result if asyncio.iscoroutine(result) else result
+    return await finished(handler(exchange, params))
 
 
 def _record(catalog: Catalog, exchange: Exchange, denied: AccessDenied) -> AccessDenied:

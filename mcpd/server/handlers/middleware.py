@@ -10,7 +10,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Collection, Coroutine
 from inspect import iscoroutinefunction
-from types import CoroutineType
 from typing import Any, ClassVar, Protocol, TypeAlias, TypeVar
 
 from msgspec import Raw, structs
@@ -22,7 +21,7 @@ from mcpd.protocol.jsonrpc import MALFORMED, explain
 from mcpd.protocol.methods import METHODS
 from mcpd.protocol.types.base import NO_JSON, Result
 from mcpd.server.context.context import Context
-from mcpd.server.context.exchange import OPEN_TO_MANY, Exchange, Handler
+from mcpd.server.context.exchange import OPEN_TO_MANY, Exchange, Handler, finished
 from mcpd.server.handlers.table import HandlerTable
 from mcpd.server.registry.catalog import Catalog
 from mcpd.server.registry.content import encode_data
@@ -192,12 +191,10 @@ def _layer(function: Middleware, name: str, method: str, handler: Handler) -> Ha
 
 def _innermost(method: str, handler: Handler) -> _Enter:
     async def enter(request: MiddlewareRequest) -> Result:
-        result: Any = handler(request._exchange, request.params)
-        if result.__class__ is CoroutineType:
-            result = await result
+        result: Result = await finished(handler(request._exchange, request.params))
         if method == _READ:
             request._exchange.own_result = result
-        return result  # type: ignore[no-any-return]
+        return result
 
     return enter
 

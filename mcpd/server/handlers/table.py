@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
-from inspect import isawaitable
 from types import MethodType
 from typing import Any, TypeAlias
 
@@ -11,7 +10,7 @@ from msgspec import structs
 
 from mcpd.errors import InternalError
 from mcpd.protocol.methods import METHODS
-from mcpd.server.context.exchange import Exchange, Handler
+from mcpd.server.context.exchange import Exchange, Handler, finished
 from mcpd.server.handlers.methods import HANDLERS
 from mcpd.server.registry.catalog import Catalog
 
@@ -114,8 +113,7 @@ def _with_causes(handler: Handler) -> Handler:
     # Wrap a handler that runs an author's function: internal errors include the text of their cause.
     async def handle(exchange: Exchange, params: Any) -> Any:
         try:
-            result = handler(exchange, params)
-            return await result if isawaitable(result) else result
+            return await finished(handler(exchange, params))
         except InternalError as error:
             cause = error.__cause__
             if cause is None:
@@ -139,9 +137,7 @@ def _with_rules(
         seen = await view(catalog, exchange, method, params)
         if method == "subscriptions/listen":
             params = _readable_only(seen, exchange, params)
-        result = handler(seen, exchange, params)
-        if isawaitable(result):
-            result = await result
+        result = await finished(handler(seen, exchange, params))
         if method == "resources/read" and result.cache_scope == "public":
             from mcpd.server.registry.caching import as_private  # few resources are public
 
