@@ -21,13 +21,13 @@ from time import monotonic, perf_counter_ns
 
 log = logging.getLogger("mcpd")
 
+# Bytes. Pieces up to this size are not counted.
 SMALL = 4096
-"""Bytes. Pieces up to this size are not counted."""
 
 OVER = "The server's memory for requests is used up (setting max_memory): try again later, or send less at once"
 
+# Bytes that one more waiting call takes: its task, its frames and small objects.
 CALL = 12 * 1024
-"""Bytes that one more waiting call takes: its task, its frames and small objects."""
 
 _MIDDLING = 64 * 1024
 _MARKS = b",:[{"
@@ -115,8 +115,8 @@ class Budget:
                     del self._held[key]
 
 
+# The budget of this process.
 BUDGET = Budget()
-"""The budget of this process."""
 
 
 class Charge:

@@ -33,30 +33,30 @@ _NO_CAPABILITIES = ClientCapabilities()
 _decode_capabilities = Decoder(ClientCapabilities).decode
 _decode_info = Decoder(Implementation).decode
 
+# Decodes only the `_meta` of params.
 read_head = Decoder(Params).decode
-"""Decodes only the `_meta` of params."""
 
 read_initialize = Decoder(InitializeParams).decode
 
 
+# The phase of a connection, see `session.py`. Strings rather than an enum, which is slow to import.
 Phase: TypeAlias = 'Literal["new", "initializing", "initialized", "modern"]'
-"""The phase of a connection, see `session.py`. Strings rather than an enum, which is slow to import."""
 
 
 class Opening(Struct, frozen=True, gc=False):
     """Facts that a transport knows about a connection before the first message."""
 
+    # Fixes the era; None leaves it to the first request. Any modern version means all of them, since each request
+    # names its own.
     version: Version | None = None
-    """Fixes the era; None leaves it to the first request. Any modern version means all of them, since each request
-    names its own."""
+    # The id of the authenticated user, or "". State sealed for one user cannot be opened by another.
     principal: str = ""
-    """The id of the authenticated user, or "". State sealed for one user cannot be opened by another."""
+    # The address of the client, without its port, or "".
     peer: str = ""
-    """The address of the client, without its port, or ""."""
+    # Whether the connection serves one request only: settings are not kept, and no notifications follow later.
     is_stateless: bool = False
-    """Whether the connection serves one request only: settings are not kept, and no notifications follow later."""
+    # Whether the connection receives notifications of changes.
     subscribes: bool = True
-    """Whether the connection receives notifications of changes."""
 
 
 class ClientIdentity:

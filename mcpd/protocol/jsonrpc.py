@@ -29,12 +29,12 @@ from mcpd.errors import (
 
 Id: TypeAlias = int | str
 
+# The exceptions of msgspec for bytes that are not JSON, not UTF-8, nested too deeply, or of the wrong shape.
 MALFORMED = (DecodeError, UnicodeDecodeError, RecursionError)
-"""The exceptions of msgspec for bytes that are not JSON, not UTF-8, nested too deeply, or of the wrong shape."""
 
 
+# The value of `params` in a message without that member; compare with `is`.
 ABSENT = Raw(b"")
-"""The value of `params` in a message without that member; compare with `is`."""
 
 
 class Request(Struct, gc=False):
@@ -86,8 +86,8 @@ class Batch(list[Raw]):
     """The raw parts of a JSON array, at most MOST_PARTS. Spec: 2025-03-26 basic/index, batching."""
 
 
+# The largest number of messages in a batch.
 MOST_PARTS = 1024
-"""The largest number of messages in a batch."""
 
 _LARGE_BATCH_BYTES = 1024 * 1024
 
@@ -117,8 +117,8 @@ class Call(Struct, tag_field="jsonrpc", tag="2.0", gc=False):
 
 Message: TypeAlias = Request | Notification | Response | Failure
 
+# Decodes a frame that is a request. Raises MALFORMED for everything else, which `decode_other` decodes.
 decode_request = Decoder(Request).decode
-"""Decodes a frame that is a request. Raises MALFORMED for everything else, which `decode_other` decodes."""
 
 _decode_envelope = Decoder(_Envelope).decode
 _decode_parts = Decoder(list[Raw]).decode
@@ -284,8 +284,8 @@ def explain(error: BaseException) -> str:
     return f"{what[:1].lower()}{what[1:]}" if found or text.startswith(("Expected", "Object")) else text
 
 
+# Encodes a message struct as bytes, without a trailing newline.
 encode = Encoder().encode
-"""Encodes a message struct as bytes, without a trailing newline."""
 
 
 def as_json(data: Any, to_builtins: Callable[[Any], Any]) -> Any:

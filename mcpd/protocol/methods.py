@@ -14,23 +14,22 @@ from msgspec import Struct
 class Method(Struct, frozen=True, kw_only=True):
     """What is special about one method."""
 
+    # The server capability that the method belongs to. Only lists are served without it.
     capability: str = ""
-    """The server capability that the method belongs to. Only lists are served without it."""
+    # Whether it lists entries in pages.
     is_list: bool = False
-    """Whether it lists entries in pages."""
+    # The kind of entry that a request names, if it names one.
     entry: Literal["", "tool", "resource", "prompt"] = ""
-    """The kind of entry that a request names, if it names one."""
+    # The member of the params that names the entry. The header `Mcp-Name` repeats it.
+    #
+    # A server may answer such a request with questions (`input_required`).
     subject: Literal["", "name", "uri"] = ""
-    """The member of the params that names the entry. The header `Mcp-Name` repeats it.
-
-    A server may answer such a request with questions (`input_required`).
-    """
+    # Whether clients may call it without a token, to find out what is open to everybody.
     is_open: bool = False
-    """Whether clients may call it without a token, to find out what is open to everybody."""
+    # Whether its results say how long clients may keep them.
     is_cacheable: bool = False
-    """Whether its results say how long clients may keep them."""
+    # Whether a client may send it again when it does not know whether the server has received it.
     is_repeatable: bool = True
-    """Whether a client may send it again when it does not know whether the server has received it."""
 
 
 METHODS: dict[str, Method] = {
@@ -51,11 +50,11 @@ METHODS: dict[str, Method] = {
     "subscriptions/listen": Method(),
 }
 
+# The row of all other methods.
 DEFAULT = Method()
-"""The row of all other methods."""
 
+# The methods whose requests name an entry, with the member of the params that does.
 SUBJECTS: dict[str, str] = {method: row.subject for method, row in METHODS.items() if row.subject}
-"""The methods whose requests name an entry, with the member of the params that does."""
 
 REPEATABLE = frozenset(method for method, row in METHODS.items() if row.is_repeatable)
 

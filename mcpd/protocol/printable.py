@@ -14,8 +14,8 @@ from typing import NamedTuple
 from msgspec import DecodeError
 from msgspec.json import decode, encode
 
+# The default length to which `printable` cuts a text.
 MOST_CHARACTERS = 200
-"""The default length to which `printable` cuts a text."""
 
 
 def printable(value: object, most: int = MOST_CHARACTERS) -> str:

@@ -37,10 +37,10 @@ class PendingRequest(Struct, eq=False):
 
     method: str
     waiter: Waiter | None = None
+    # The time after which `take_overdue` returns it; None for never.
     deadline: float | None = None
-    """The time after which `take_overdue` returns it; None for never."""
+    # Set by `PendingRequests.add`.
     id: Id = 0
-    """Set by `PendingRequests.add`."""
 
     def settle(self, outcome: Raw | Exception) -> None:
         """Set the result or the exception on the waiter, if there is one and it is not done."""
@@ -67,8 +67,8 @@ class PendingRequests(Generic[Pending]):
     def __init__(self, prefix: str = "") -> None:
         self._prefix = prefix
         self._last = 0
+        # The client's hot path reads this directly; other code uses the methods.
         self.by_id: dict[object, Pending] = {}
-        """The client's hot path reads this directly; other code uses the methods."""
 
     def __len__(self) -> int:
         return len(self.by_id)
@@ -155,8 +155,8 @@ ID_IN_USE: Final = "This id belongs to a request that is still being answered"
 class RequestInFlight(Struct, eq=False):
     """One request of the peer. Subclasses keep more about it."""
 
+    # As the peer wrote it: 1 and "1" are different ids.
     id: Id
-    """As the peer wrote it: 1 and "1" are different ids."""
     method: str
 
 
@@ -166,8 +166,8 @@ InFlight = TypeVar("InFlight", bound=RequestInFlight)
 class RequestsInFlight(Struct, Generic[InFlight], eq=False):
     """The requests that one side has received and not answered yet, in the order of arrival."""
 
+    # `Session` reads and writes this directly on its hot path; other code uses the methods.
     by_id: dict[Id, InFlight] = {}
-    """`Session` reads and writes this directly on its hot path; other code uses the methods."""
 
     def __len__(self) -> int:
         return len(self.by_id)

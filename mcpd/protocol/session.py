@@ -81,8 +81,8 @@ if TYPE_CHECKING:
 
 __all__ = ["MAX_FRAME_BYTES", "WATCH_BYTES", "Call", "Opening", "Phase", "Session"]
 
+# Memory that one subscription costs, not counting its URI.
 WATCH_BYTES = 200
-"""Memory that one subscription costs, not counting its URI."""
 
 # Open calls of one connection that take nothing of the memory budget; each further call is charged.
 _FREE_CALLS = 64
@@ -100,24 +100,24 @@ class Call(RequestInFlight, eq=False):
     """One request of the client, from receipt to response. A struct, because msgspec creates these in C."""
 
     session: Session
+    # The params as received, or the frame that contains them.
     source: Raw | bytes
-    """The params as received, or the frame that contains them."""
     version: Version
     params: Any
     meta: RequestMeta | None
     last_progress: float | None = None
+    # Bytes of notifications sent for this call since the last iteration of the event loop; never 0 after the first.
     bytes_sent: int = 0
-    """Bytes of notifications sent for this call since the last iteration of the event loop; never 0 after the first."""
+    # The call's share of the memory budget; None for most calls, which are small.
     charge: Charge | None = None
-    """The call's share of the memory budget; None for most calls, which are small."""
+    # Why access was denied, for transports that have a status for it.
     denied: AccessDenied | None = None
-    """Why access was denied, for transports that have a status for it."""
+    # Returns the call's span; None unless requests are traced.
     trace: Callable[[], TraceContext] | None = None
-    """Returns the call's span; None unless requests are traced."""
+    # When the request was received, as `perf_counter` counts.
     began: float = field(default_factory=perf_counter)
-    """When the request was received, as `perf_counter` counts."""
+    # The client as described by this request, cached once it was decoded.
     identity: ClientIdentity | None = None
-    """The client as described by this request, cached once it was decoded."""
 
     def hold(self, size: int) -> None:
         """Charge `size` more bytes to the memory budget until the call ends. Raises InternalError if it is used up."""
@@ -164,8 +164,8 @@ class SessionHooks:
     has none. `dispatcher.observing` has the hooks that call `Observer`s.
     """
 
+    # Whether the connection calls `frame_received` and `frame_sent`.
     observes_frames = False
-    """Whether the connection calls `frame_received` and `frame_sent`."""
 
     def connection_opened(self) -> None:
         """A connection that lasts was opened."""
@@ -217,24 +217,24 @@ class Session:
     ) -> None:
         self.identity = identity
         self.max_in_flight = max_in_flight
+        # Larger messages are not sent: the other side accepts as many bytes and would skip the rest.
         self.max_frame_bytes = max_frame_bytes
-        """Larger messages are not sent: the other side accepts as many bytes and would skip the rest."""
+        # The methods of extensions, besides those of the version.
         self.vocabulary = vocabulary
-        """The methods of extensions, besides those of the version."""
         self.hooks = hooks
         self.principal = opening.principal
         self.peer = opening.peer
         version = self.version = opening.version
         self.client = _UNKNOWN
+        # The share of the memory budget that a large description of the client takes.
         self.client_charge: Charge | None = None
-        """The share of the memory budget that a large description of the client takes."""
         self.log_level: str | None = "info"
+        # The URIs of the resources that a legacy client has subscribed to.
         self.watched: ChargedTexts | None = None
-        """The URIs of the resources that a legacy client has subscribed to."""
         self.phase: Phase = "new" if version is None else "modern" if version.is_modern else "initialized"
         self.is_stateless = opening.is_stateless
+        # The open calls.
         self.in_flight: RequestsInFlight[Call] = RequestsInFlight()
-        """The open calls."""
 
     def restore(self, client: ClientIdentity, *, is_initialized: bool, log_level: str | None) -> None:
         """Continue a legacy session of another process. This session was opened in its version."""

@@ -195,10 +195,10 @@ class _Life:
             future.set_running_or_notify_cancel()  # a cancelled waiter must not cancel them
         self.ending = asyncio.Event()
         self.is_open = False
+        # The value of the context manager: `ctx.lifespan`.
         self.value: Any = None
-        """The value of the context manager: `ctx.lifespan`."""
+        # Why it could not start.
         self.failure = ""
-        """Why it could not start."""
         self._task = self.loop.create_task(lifespan.run(self), name="mcpd-lifespan")
 
     @property

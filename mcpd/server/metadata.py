@@ -58,12 +58,12 @@ S = TypeVar("S", bound=Struct)
 
 _DESCRIBED = ("name", "title", "description", "icons", "meta", "tags", "enabled", "visible", "scopes", "hide",
               "anonymous")  # fmt: skip
+# The names of the options in `registry.options`, whose classes would cost start-up time.
 OPTIONS = {
     "tool": (*_DESCRIBED, "annotations", "input_schema", "output_schema", "structured_output", "timeout", "extensions"),
     "resource": (*_DESCRIBED, "mime_type", "size", "annotations", "cache", "unsafe_paths"),
     "prompt": _DESCRIBED,
 }
-"""The names of the options in `registry.options`, whose classes would cost start-up time."""
 
 
 def check_options(what: str, options: Mapping[str, Any], others: Iterable[str] = ()) -> None:

@@ -58,8 +58,8 @@ from mcpd.protocol.types.features import (
 
 Back = Callable[[Any], Any]
 
+# Names of protocol versions; None for all.
 Versions: TypeAlias = Collection[str] | None
-"""Names of protocol versions; None for all."""
 
 
 class Revision(Struct, kw_only=True, frozen=True):
@@ -69,41 +69,41 @@ class Revision(Struct, kw_only=True, frozen=True):
     """
 
     version: str
+    # Each request names its version in `_meta`; there is no handshake.
     modern: bool = False
-    """Each request names its version in `_meta`; there is no handshake."""
+    # The error answer to an unreadable message has `"id": null` in this revision.
     null_id: bool = False
-    """The error answer to an unreadable message has `"id": null` in this revision."""
+    # A frame may be a JSON array, in this revision only.
     batches: bool = False
-    """A frame may be a JSON array, in this revision only."""
+    # HTTP event streams start with an event id and may close their connection early, in this revision only.
     polling: bool = False
-    """HTTP event streams start with an event id and may close their connection early, in this revision only."""
 
+    # New requests of clients, with their params.
     requests: Mapping[str, type | str] = {}
-    """New requests of clients, with their params."""
+    # New notifications of clients, with their params.
     notifications: Mapping[str, type] = {}
-    """New notifications of clients, with their params."""
     server_requests: tuple[str, ...] = ()
     server_notifications: tuple[str, ...] = ()
+    # Methods of any kind that no longer exist.
     removed: tuple[str, ...] = ()
-    """Methods of any kind that no longer exist."""
+    # The fields that a struct gained.
     fields: Mapping[type | str, tuple[str, ...]] = {}
-    """The fields that a struct gained."""
+    # The fields that a struct lost.
     fields_gone: Mapping[type | str, tuple[str, ...]] = {}
-    """The fields that a struct lost."""
+    # Functions that convert a value of this revision to the form it had before.
     back: Mapping[type | str, Back] = {}
-    """Functions that convert a value of this revision to the form it had before."""
+    # The code that an exception class had before this revision.
     error_codes: Mapping[type, int] = {}
-    """The code that an exception class had before this revision."""
+    # Exception classes whose code exists from this revision on.
     errors: tuple[type, ...] = ()
-    """Exception classes whose code exists from this revision on."""
+    # Exception classes whose code no longer exists.
     errors_gone: tuple[type, ...] = ()
-    """Exception classes whose code no longer exists."""
 
 
 _ORDER = ("2024-10-07", "2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28")
 
+# Every version that is served, newest first.
 SUPPORTED = _ORDER[::-1]
-"""Every version that is served, newest first."""
 
 # Listed here and not read from the revision modules, which are loaded when they are used.
 _FIRST_MODERN = _ORDER.index("2026-07-28")
@@ -184,8 +184,8 @@ class Version:
 
         self._readers: dict[str, Reader] = {}
         self._plans: dict[type, _Plan | None] = {}
+        # The classes seen so far whose values `shape` returns unchanged.
         self.plain: set[type] = set()
-        """The classes seen so far whose values `shape` returns unchanged."""
         self._kept: WeakKeyDictionary[Result, Raw] = WeakKeyDictionary()
 
     def __repr__(self) -> str:
@@ -409,8 +409,8 @@ class Vocabulary:
         self._requests: dict[str, tuple[Reader, Versions]] = {}
         self._notifications: dict[str, tuple[Reader, Versions]] = {}
         self._server_notifications: dict[str, tuple[Versions, Callable[[Any], bool]]] = {}
+        # Method -> the field of its params that the HTTP header `Mcp-Name` mirrors.
         self.named: dict[str, str] = {}
-        """Method -> the field of its params that the HTTP header `Mcp-Name` mirrors."""
 
     def adopt(self, other: Vocabulary) -> None:
         """Share the methods of another vocabulary from now on, because sessions keep the object they were given."""
@@ -462,5 +462,5 @@ def _in_version(row: tuple[Reader, Versions] | None, version: Version) -> Reader
     return row[0]
 
 
+# The vocabulary of servers without extensions. Never changed.
 NO_EXTENSIONS = Vocabulary()
-"""The vocabulary of servers without extensions. Never changed."""

@@ -76,8 +76,8 @@ def is_same(text: str, value: Any) -> bool:
     return False
 
 
+# The schema keyword that names the header which mirrors a property.
 ANNOTATION = "x-mcp-header"
-"""The schema keyword that names the header which mirrors a property."""
 
 # RFC 9110 5.6.2. A set rather than a pattern, which is slow to compile.
 _TOKEN = frozenset("!#$%&'*+-.^_`|~0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz")

@@ -13,8 +13,8 @@ from functools import cache
 from msgspec import DecodeError, Struct
 from msgspec.json import decode
 
+# The bytes kept of each end of a message that is too large.
 END_BYTES = 512
-"""The bytes kept of each end of a message that is too large."""
 
 _ID = rb'("(?:[^"\\]|\\.)*"|-?[0-9]{1,18})'
 _VERSION = rb'"jsonrpc"\s*:\s*"2\.0"'
@@ -24,8 +24,8 @@ _IS_ANSWER = {b"result": True, b"error": True, b"method": False, b"params": Fals
 class _Patterns(Struct, frozen=True):
     first_member: re.Pattern[bytes]
     id_first: re.Pattern[bytes]
+    # Only scalars may follow, so that the id is the message's own and not one of a nested object.
     id_last: re.Pattern[bytes]
-    """Only scalars may follow, so that the id is the message's own and not one of a nested object."""
 
 
 @cache
@@ -43,8 +43,8 @@ class OversizedMessage(Struct, frozen=True):
 
     head: bytes
     tail: bytes
+    # Whether the memory budget refused it, and not the size limit.
     is_refused: bool = False
-    """Whether the memory budget refused it, and not the size limit."""
 
     def isspace(self) -> bool:
         """Return False. Lists of lines mix bytes and these objects, and are filtered with `isspace`."""

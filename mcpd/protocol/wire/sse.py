@@ -10,8 +10,8 @@ import re
 
 from msgspec import Struct
 
+# A comment, sent so that proxies do not close a silent connection.
 KEEP_ALIVE = b":\n\n"
-"""A comment, sent so that proxies do not close a silent connection."""
 
 
 def event(frame: bytes, event_id: bytes = b"") -> bytes:
@@ -63,10 +63,10 @@ class SseReader:
                  "_max", "_name", "last_id", "retry_ms")  # fmt: skip
 
     def __init__(self, max_bytes: int, last_id: bytes = b"", retry_ms: int | None = None) -> None:
+        # The id after which the stream can be resumed; empty if it cannot.
         self.last_id = last_id
-        """The id after which the stream can be resumed; empty if it cannot."""
+        # The reconnection delay that the server asked for, in milliseconds.
         self.retry_ms = retry_ms
-        """The reconnection delay that the server asked for, in milliseconds."""
 
         self._max = max_bytes
         self._has_begun = False

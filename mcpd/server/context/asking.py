@@ -46,8 +46,8 @@ class Asking(ABC):
         self._call = call
         self._peer = peer
         self._count = 0
+        # JSON values that are kept between rounds, see `Context.state`.
         self.kept: dict[str, Any] = {}
-        """JSON values that are kept between rounds, see `Context.state`."""
 
     def can_ask(self, question: Question) -> bool:
         """Return whether this client, in this version, can be asked this question."""

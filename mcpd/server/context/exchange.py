@@ -35,16 +35,16 @@ class Exchange(Struct, eq=False):
     """
 
     call: Call
+    # The connection, which sends notifications and requests to the client.
     peer: Peer
-    """The connection, which sends notifications and requests to the client."""
+    # The value of the server's lifespan; None without one.
     lifespan: Any = None
-    """The value of the server's lifespan; None without one."""
+    # The dependencies of this request, see `functions.dependencies`; None before the first one.
     dependencies: Any = None
-    """The dependencies of this request, see `functions.dependencies`; None before the first one."""
+    # The clock that stops while the client is asked; None without a time limit.
     clock: CallClock | None = None
-    """The clock that stops while the client is asked; None without a time limit."""
+    # The result of the server's own handler, for middleware that needs it.
     own_result: Any = None
-    """The result of the server's own handler, for middleware that needs it."""
     _asking: Asking | None = None
     pending: set[ThreadCall] | None = None
     has_ended: bool = False
@@ -146,8 +146,8 @@ class Exchange(Struct, eq=False):
                 pending.cancel()
 
 
+# The transports whose clients are other people's programs.
 OPEN_TO_MANY = ("http", "websocket")
-"""The transports whose clients are other people's programs."""
 
 
 def checks_scopes(origin: Origin) -> bool:
@@ -164,8 +164,8 @@ def missing_scopes(origin: Origin, scopes: Iterable[str]) -> list[str]:
     return [scope for scope in scopes if scope not in origin.user.scopes] if checks_scopes(origin) else []
 
 
+# A function (exchange, params) that returns a result or a coroutine of one.
 Handler: TypeAlias = Callable[[Exchange, Any], Any]
-"""A function (exchange, params) that returns a result or a coroutine of one."""
 
 
 async def finished(result: Any) -> Any:

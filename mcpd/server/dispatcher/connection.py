@@ -67,8 +67,8 @@ _NOT_ENCODABLE = (UnicodeEncodeError, TypeError)
 # After this many bytes of notifications for one call the event loop runs other calls, even if the client keeps up.
 _YIELD_BYTES = 64 * 1024
 
+# Handles a notification: (exchange that belongs to no request, params).
 NotificationListener: TypeAlias = Callable[[Exchange, Any], Coroutine[Any, Any, None]]
-"""Handles a notification: (exchange that belongs to no request, params)."""
 
 _NO_LISTENERS: Mapping[str, NotificationListener] = {}
 

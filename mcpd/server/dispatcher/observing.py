@@ -22,8 +22,8 @@ from mcpd.server.dispatcher.connection import ServerConnection
 
 log = logging.getLogger("mcpd")
 
+# Characters of the arguments of one call that are logged, if arguments are logged at all.
 MOST_ARGUMENT_CHARACTERS = 4096
-"""Characters of the arguments of one call that are logged, if arguments are logged at all."""
 
 _SUBJECTS = {method: row.entry if row.subject == "name" else "uri" for method, row in METHODS.items() if row.subject}
 _numbers = count(1)

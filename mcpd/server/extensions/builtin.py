@@ -24,12 +24,12 @@ class BuiltIn(Struct, frozen=True):
     """One extension of mcpd. Classes are named `module:name`, relative to this package."""
 
     id: str
+    # Its class. The keyword arguments of the constructor are options of `Server(…)`.
     extension: str
-    """Its class. The keyword arguments of the constructor are options of `Server(…)`."""
+    # The TypedDict of these options, which are also options of `mcpd serve`.
     options: str = ""
-    """The TypedDict of these options, which are also options of `mcpd serve`."""
+    # Further environment variables for the help, as (`NAME=value`, effect).
     environment: tuple[tuple[str, str], ...] = ()
-    """Further environment variables for the help, as (`NAME=value`, effect)."""
 
     def load_options(self) -> Any:
         """Import the TypedDict of the options; None without options."""

@@ -17,12 +17,12 @@ from mcpd.server.settings import Option, options_in
 class ServeOption(Struct, frozen=True):
     """An option of an extension for serving."""
 
+    # The id of the extension.
     id: str
-    """The id of the extension."""
     name: str
     option: Option
+    # The type of its value.
     kind: Any
-    """The type of its value."""
 
 
 @cache

@@ -77,29 +77,29 @@ def root_uri(path: str) -> str:
     return f"{SCHEME}{path}/{FILE}"
 
 
+# The extension's id.
 SKILLS = "io.modelcontextprotocol/skills"
-"""The extension's id."""
 
+# The URI scheme of skills.
 SCHEME = "skill://"
-"""The URI scheme of skills."""
 
+# The file that makes a folder a skill.
 FILE = "SKILL.md"
-"""The file that makes a folder a skill."""
 
+# The MIME type of a folder.
 DIRECTORY = "inode/directory"
-"""The MIME type of a folder."""
 
+# The number of files of a skill that every host must accept.
 MOST_FILES = 512
-"""The number of files of a skill that every host must accept."""
 
+# The total size of the files of a skill that every host must accept.
 MOST_TOTAL_BYTES = 16 * 1024 * 1024
-"""The total size of the files of a skill that every host must accept."""
 
 
 T = TypeVar("T")
 
+# The number of files on one page, unless a single skill has more.
 MOST_NAMED = 10_000
-"""The number of files on one page, unless a single skill has more."""
 
 
 class GetSkillParams(Params, kw_only=True):
@@ -231,8 +231,8 @@ _ROWS: dict[str, tuple[type[Params], Any]] = {
     "resources/directory/read": (ReadDirectoryParams, _read_directory),
 }
 
+# The methods of the extension.
 METHODS = {name: Method(params=params, run=run) for name, (params, run) in _ROWS.items()}
-"""The methods of the extension."""
 
 
 class SkillsExtension(Extension):

@@ -19,14 +19,14 @@ from mcpd.errors import RegistrationError
 if sys.version_info >= (3, 14):
     import annotationlib  # `inspect` has loaded it
 
+# A function of an author, or another callable.
 Function: TypeAlias = Callable[..., Any]
-"""A function of an author, or another callable."""
 
+# Values of arguments, by name.
 Values: TypeAlias = dict[str, Any]
-"""Values of arguments, by name."""
 
+# Types that msgspec reads as they are.
 PLAIN_TYPES = (Any, str, int, float, bool)
-"""Types that msgspec reads as they are."""
 
 _NONE = inspect.Parameter.empty
 

@@ -34,13 +34,13 @@ from mcpd.server.functions.annotations import Values
 from mcpd.server.functions.results import dec_hook
 from mcpd.server.functions.type_hooks import complete
 
+# Formats that mark a Python type in schemas that are not plain yet, and the formats that plain schemas show.
 DATETIME_FORMATS: Final = {
     "python datetime": "date-time",
     "python date": "date",
     "python time": "time",
     "python timedelta": "duration",
 }
-"""Formats that mark a Python type in schemas that are not plain yet, and the formats that plain schemas show."""
 
 # Longer texts are not dates, and parsing megabytes would take seconds.
 _LONGEST: Final = 100
@@ -415,8 +415,8 @@ class ArgumentParser:
         self._extra = extra
         self._reserved = reserved
         self._schema = schema
+        # Whether decoded values may lack defaults (see `type_hooks.complete`).
         self.is_incomplete = False
-        """Whether decoded values may lack defaults (see `type_hooks.complete`)."""
 
     def from_json(self, raw: bytes | msgspec.Raw) -> tuple[Struct, Values]:
         """Return arguments from JSON, coerced by the schema, and further ones. b"" and null mean no arguments.

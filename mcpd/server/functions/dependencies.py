@@ -123,8 +123,8 @@ def _class_of(hint: Any) -> Function | None:
     return origin if isinstance(origin, type) and origin is not Any else None
 
 
+# Replacements by dependency, see `Server.override`.
 Overrides: TypeAlias = Mapping[Function, Function]
-"""Replacements by dependency, see `Server.override`."""
 
 _Make: TypeAlias = Callable[[Any], Any]
 
@@ -135,17 +135,17 @@ class Source(Struct, frozen=True, eq=False):
     """A function that returns the value of a parameter, and what it takes itself."""
 
     function: Function
+    # The function, or a context manager for a generator.
     enter: Function
-    """The function, or a context manager for a generator."""
+    # Whether it runs on the event loop's thread.
     is_async: bool
-    """Whether it runs on the event loop's thread."""
     use_cache: bool
     context: tuple[str, _Make] | None
+    # The parameters that receive arguments of the call.
     arguments: Sequence[str]
-    """The parameters that receive arguments of the call."""
     sources: Mapping[str, Source]
+    # Whether it or one of its dependencies takes arguments of the call.
     takes_arguments: bool
-    """Whether it or one of its dependencies takes arguments of the call."""
 
 
 def read(dependency: Dependency, arguments: Sequence[str], where: str, outer: tuple[Function, ...] = ()) -> Source:

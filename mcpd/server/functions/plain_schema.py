@@ -24,8 +24,8 @@ from typing import Any, Final, Literal
 from mcpd.protocol.schemas import Schema, mapped, subschemas
 from mcpd.server.functions.arguments import DATETIME_FORMATS
 
+# A larger schema keeps references to types that it uses often, or it might double at each level.
 MAX_NODES: Final = 2000
-"""A larger schema keeps references to types that it uses often, or it might double at each level."""
 
 _SMALL: Final = 8
 
@@ -222,8 +222,8 @@ def _escape(token: str) -> str | None:
 Direction = Literal["input", "output"]
 
 AWARE_DATE_TIME: Final = "aware date-time"
+# Formats, in schemas that are not plain yet, of datetimes and times that always have an offset from UTC.
 AWARE_TIME: Final = "aware time"
-"""Formats, in schemas that are not plain yet, of datetimes and times that always have an offset from UTC."""
 
 # The formats that JSON Schema defines and draft-07 validators know. Functions may accept more.
 _INPUT_FORMATS: Final = frozenset(

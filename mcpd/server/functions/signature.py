@@ -80,8 +80,8 @@ class Callee:
         self.returns = awaited(returns)
         self.is_async = is_coroutine_function(function)
         self.context_name: str | None = None
+        # Converts the caller's context to what the function receives: the class method `_of` of its annotation.
         self.make_context: Callable[[Any], Any] = _as_it_is
-        """Converts the caller's context to what the function receives: the class method `_of` of its annotation."""
         self._is_content = is_content
         self._names = tuple(slot.name for slot, _ in parameters)
         self._extra: Any = None

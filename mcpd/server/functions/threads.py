@@ -92,8 +92,8 @@ class ThreadSlots:
     """The slots of one event loop."""
 
     def __init__(self, threads: int, wait_seconds: float) -> None:
+        # The threads, from the first function on.
         self.pool: ThreadPoolExecutor | None = None
-        """The threads, from the first function on."""
         self._at_end: AsyncGenerator[None, None] | None = None
         self._threads = threads
         self._wait_seconds = wait_seconds
@@ -323,8 +323,8 @@ def _shares(borrower: Borrower) -> dict[object, int]:
 
 
 class _ThisThread(threading.local):
+    # The slot of the plain function that runs in this thread.
     slot: _Slot | None = None
-    """The slot of the plain function that runs in this thread."""
 
 
 this_thread = _ThisThread()
@@ -476,8 +476,8 @@ class _Slot(Borrower, eq=False):
     args: tuple[Any, ...]
     context: Context
     ended: asyncio.Future[None]
+    # The thread or the task takes its one item, and so decides whether the function runs or never will.
     claim: list[bool]
-    """The thread or the task takes its one item, and so decides whether the function runs or never will."""
     value: Any = None
     error: BaseException | None = None
     is_over: bool = False

@@ -82,8 +82,8 @@ _KNOWN = (
 # msgspec's message for a union whose members it cannot tell apart, with a list of the refused types; then ours.
 _UNION = r"(?s)((?:If a t|T)ype union.*) - type `(.*)` is not supported"
 UNION = "the members of the union"
+# Marks an empty schema while schemas are generated.
 ANYTHING = "$mcpd-anything"
-"""Marks an empty schema while schemas are generated."""
 _TAG = "give each Struct a tag, as in class Dog(Struct, tag=True)"
 _FIELD = "take one class with all their fields, or two parameters"
 

@@ -35,11 +35,11 @@ from mcpd.server.handlers.middleware import BuiltInMiddleware, CallNext, Middlew
 from mcpd.server.registry.catalog import Catalog
 from mcpd.server.registry.content import encode_data
 
+# The maximum number of token buckets. Beyond it the caller that called longest ago is forgotten.
 MOST_BUCKETS = 16_384
-"""The maximum number of token buckets. Beyond it the caller that called longest ago is forgotten."""
 
+# The maximum number of buckets of one caller, for known and unknown tools; all others share one.
 MOST_TOOLS = 1024
-"""The maximum number of buckets of one caller, for known and unknown tools; all others share one."""
 
 
 class _Limit(BuiltInMiddleware):
@@ -119,8 +119,8 @@ class RateLimit(_Limit):
         return min(self._most, left + (now - since) * self._per_second)
 
 
+# The prefix of the URIs of kept results; the rest cannot be guessed.
 PREFIX = "mcpd-result:///"
-"""The prefix of the URIs of kept results; the rest cannot be guessed."""
 
 _OVERHEAD = 1024
 
@@ -195,11 +195,11 @@ class KeptResults:
             del self._sizes[kept.owner]
 
 
+# How long a result that was cut can be read.
 KEEP_SECONDS = 600.0
-"""How long a result that was cut can be read."""
 
+# The size of all kept results together.
 MOST_KEPT_BYTES = 64 * 1024 * 1024
-"""The size of all kept results together."""
 
 
 class ResultLimit(_Limit):

@@ -204,8 +204,8 @@ def set_level(catalog: Catalog, exchange: Exchange, params: SetLevelParams) -> E
     return EmptyResult()
 
 
+# The maximum number of resources that one subscription, or one legacy session, may watch.
 MAX_WATCHED = 10_000
-"""The maximum number of resources that one subscription, or one legacy session, may watch."""
 
 
 def listen(catalog: Catalog, exchange: Exchange, params: ListenParams) -> Coroutine[Any, Any, ListenResult]:

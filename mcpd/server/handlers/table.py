@@ -14,8 +14,8 @@ from mcpd.server.context.exchange import Exchange, Handler, finished
 from mcpd.server.handlers.methods import HANDLERS
 from mcpd.server.registry.catalog import Catalog
 
+# A function (method, handler) that returns the handler to call instead.
 Wrapper: TypeAlias = Callable[[str, Handler], Handler]
-"""A function (method, handler) that returns the handler to call instead."""
 
 
 class HandlerTable(dict[str, Handler]):

@@ -27,8 +27,8 @@ CacheableMethod: TypeAlias = Literal[
     "server/discover", "tools/list", "prompts/list", "resources/list", "resources/templates/list", "resources/read"
 ]
 
+# The methods whose results can have a hint.
 CACHEABLE = tuple(method for method, row in METHODS.items() if row.is_cacheable)
-"""The methods whose results can have a hint."""
 
 _MOST_SECONDS = 2**53 // 1000
 

@@ -34,25 +34,25 @@ _NONE_ACTIVE: ActiveExtensions = frozenset()
 class Catalog:
     """The entries of one server. `extension_filters` says for each extension whether it is active for a client."""
 
+    # Whether scopes of authenticated users are checked.
     is_guarded = False
-    """Whether scopes of authenticated users are checked."""
     has_anonymous = False
+    # How an operator of this server enables authentication, for error messages.
     authentication_hint = "start the server with --issuer URL or --tokens-file FILE"
-    """How an operator of this server enables authentication, for error messages."""
+    # The server's authenticator, if it speaks OAuth.
     protection: Protection | None = None
-    """The server's authenticator, if it speaks OAuth."""
+    # The scopes that entries name.
     known_scopes: Collection[str] = ()
-    """The scopes that entries name."""
+    # Whether the server announced changes of lists whose entries have not changed.
     has_external_rules = False
-    """Whether the server announced changes of lists whose entries have not changed."""
+    # Called when the first entry or authenticator is guarded.
     on_guard: Callable[[], None] | None = None
-    """Called when the first entry or authenticator is guarded."""
 
     def __init__(self, identity: Implementation, instructions: str | None, page_size: int) -> None:
         self.identity = identity
         self.instructions = instructions
+        # The capabilities in use: tools, resources and so on. A capability that was offered stays.
         self.offers: set[str] = set()
-        """The capabilities in use: tools, resources and so on. A capability that was offered stays."""
         self.on_offer: Callable[[], None] | None = None
         # One reentrant lock for all four lists, because `replace` changes them together.
         self._lock = RLock()
@@ -75,38 +75,38 @@ class Catalog:
             "prompt", lambda items, cursor: ListPromptsResult(prompts=items, next_cursor=cursor), page_size, self._lock
         )
 
+        # The completers by (name of a prompt or URI of a template, argument).
         self.completers: dict[tuple[str, str], Completer] = {}
-        """The completers by (name of a prompt or URI of a template, argument)."""
 
         self.tools.on_change = lambda: self._changed("tools")
         self.resources.on_change = self.templates.on_change = lambda: self._changed("resources")
         self.prompts.on_change = lambda: self._changed("prompts")
         # Whether some resources are parts of tools, and exist only with them.
         self._has_parts = False
+        # Called with the kind of list that has changed.
         self.on_change: Callable[[Kind], None] | None = None
-        """Called with the kind of list that has changed."""
 
+        # The entries that were enabled or disabled.
         self.switches: Switches | None = None
-        """The entries that were enabled or disabled."""
+        # The visibility rules; None if neither the server nor an entry has one.
         self.rules: list[VisibilityRule] | None = None
-        """The visibility rules; None if neither the server nor an entry has one."""
+        # Called when the first rule is added.
         self.on_rules: Callable[[], None] | None = None
-        """Called when the first rule is added."""
+        # The problems of sources, by owner.
         self.source_problems: dict[str, Sequence[Problem]] = {}
-        """The problems of sources, by owner."""
+        # Replacements of dependencies.
         self.overrides: dict[Function, Function] = {}
-        """Replacements of dependencies."""
 
         self.extension_filters: dict[str, Callable[[ClientIdentity], bool]] = {}
+        # The settings that this server announces, by extension id.
         self.extensions: dict[str, dict[str, Any]] = {}
-        """The settings that this server announces, by extension id."""
 
+        # Returns the registered URI that another form of it means, or None.
         self.registered_uri: Callable[[str], str | None] | None = None
-        """Returns the registered URI that another form of it means, or None."""
+        # Whether the texts of all exceptions reach the client.
         self.shows_errors = False
-        """Whether the texts of all exceptions reach the client."""
+        # The default time limit of tools in seconds.
         self.tool_timeout: float | None = None
-        """The default time limit of tools in seconds."""
         self._conditions: list[Condition] | None = None
 
     def listings(self, kind: Kind) -> list[Listing[Any]]:

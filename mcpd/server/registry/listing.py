@@ -16,12 +16,12 @@ from mcpd.errors import InvalidParams, RegistrationError
 if TYPE_CHECKING:
     from mcpd.server.registry.rules import EntryRule, Needs
 
+# The ids of the extensions that are active for one request; in lists, also the keys of the conditions that hold.
 ActiveExtensions = frozenset[str]
-"""The ids of the extensions that are active for one request; in lists, also the keys of the conditions that hold."""
 
 
+# The owner of everything that programs register with decorators, `add_tool` and the like.
 DECORATORS: Final = "decorators"
-"""The owner of everything that programs register with decorators, `add_tool` and the like."""
 
 
 _NOTHING: Final[frozenset[str]] = frozenset()
@@ -39,12 +39,12 @@ class Entry(Protocol):
     key: str
     requires: str | None = None
     tags: frozenset[str] = frozenset()
+    # Whether it is enabled, unless `Server.enable` or `disable` changed that.
     is_enabled: bool = True
-    """Whether it is enabled, unless `Server.enable` or `disable` changed that."""
+    # Its own visibility rule; None shows it to everybody.
     visible: EntryRule | None = None
-    """Its own visibility rule; None shows it to everybody."""
+    # What callers need to use it; None means nothing.
     needs: Needs | None = None
-    """What callers need to use it; None means nothing."""
 
     def listed(self, active: ActiveExtensions) -> Any:
         """Return the item as clients with these extensions see it."""
@@ -85,12 +85,12 @@ class Listing(Generic[E]):
         self._lock = RLock() if lock is None else lock
 
         self.on_change: Callable[[], None] | None = None
+        # Called once, when the next page is made.
         self.on_listed: Callable[[], None] | None = None
-        """Called once, when the next page is made."""
+        # Returns whether an entry is enabled; None means as it was registered.
         self.is_on: Callable[[E], bool] | None = None
-        """Returns whether an entry is enabled; None means as it was registered."""
+        # Returns whether an entry can be used but is never listed. Must be set before the first page is requested.
         self.is_unlisted: Callable[[E], bool] | None = None
-        """Returns whether an entry can be used but is never listed. Must be set before the first page is requested."""
 
     def __len__(self) -> int:
         return len(self._offered)

@@ -140,8 +140,8 @@ def warning(where: str, text: str) -> Problem:
     return Problem(where, text, is_error=False)
 
 
+# The number of tools that Windsurf accepts, of all servers together.
 MOST_TOOLS_ANYWHERE = 100
-"""The number of tools that Windsurf accepts, of all servers together."""
 
 # The number of tools that VS Code and OpenAI's models accept in one request.
 _MOST_TOOLS = 128

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("mcpd")
 
+# A function that converts one part of the contents to the form that is sent.
 Finisher: TypeAlias = Callable[[Any], Any]
-"""A function that converts one part of the contents to the form that is sent."""
 
 
 class _Resource(Entry):

@@ -38,8 +38,8 @@ log = logging.getLogger("mcpd")
 _NO_ARGUMENTS = Raw(b"{}")
 
 
+# A function (result, exchange, whether the tool has an output schema) that returns the result for this client.
 Finisher: TypeAlias = Callable[[CallToolResult, Exchange, bool], CallToolResult]
-"""A function (result, exchange, whether the tool has an output schema) that returns the result for this client."""
 
 
 class FunctionTool(Entry):
@@ -65,15 +65,15 @@ class FunctionTool(Entry):
         self.callee = callee
         self.extension_meta = dict(extension_meta or {})
         self.requires = requires
+        # Whether the text of any exception reaches the model.
         self.shows_errors = False
-        """Whether the text of any exception reaches the model."""
+        # The time limit of a call in seconds; None for no limit.
         self.timeout: float | None = None
-        """The time limit of a call in seconds; None for no limit."""
 
+        # Extensions whose clients receive structured content as objects in every version.
         self.wraps_for: frozenset[str] = frozenset()
-        """Extensions whose clients receive structured content as objects in every version."""
+        # Returns the active extensions of a call; needed with `wraps_for` only.
         self.active_extensions: Callable[[Exchange], ActiveExtensions] | None = None
-        """Returns the active extensions of a call; needed with `wraps_for` only."""
 
         # Replaces the callee's own `call`.
         self._call: Function | None = None

@@ -34,11 +34,11 @@ from msgspec import Struct
 from mcpd.errors import RegistrationError
 
 # `re` compiles these patterns when they are first used.
+# The characters that may appear anywhere in a URI, except "%".
 PLAIN = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~:/?#[]@!$&'()*+,;="
-"""The characters that may appear anywhere in a URI, except "%"."""
 
+# A pattern of characters that a URI must not contain.
 NOT_URI = r"%(?![0-9A-Fa-f]{2})|[^A-Za-z0-9\-._~:/?#\[\]@!$&'()*+,;=%]"
-"""A pattern of characters that a URI must not contain."""
 
 _IP_LITERAL = r"[A-Za-z][A-Za-z0-9+.-]*://[^/?#\[\]]*\[[0-9A-Fa-f:.v]+\]"
 
@@ -59,8 +59,8 @@ def percent(found: re.Match[str]) -> str:
     return "".join(f"%{byte:02X}" for byte in found[0].encode())
 
 
+# The maximum number of percent-encodings of a value; each is checked.
 MOST_ENCODINGS = 8
-"""The maximum number of percent-encodings of a value; each is checked."""
 
 _ANY_ENCODED_RUN = r"(?:%[0-9A-Fa-f]{2})+"
 # Overlong forms of ASCII characters: UTF-8 forbids them, some decoders accept them (RFC 3629 section 3).
@@ -124,8 +124,8 @@ def _plain_problem(value: str) -> str:
     return ""
 
 
+# Longer URIs match no template.
 MAX_URI_CHARS: Final = 65_536
-"""Longer URIs match no template."""
 
 # `re` compiles these patterns when they are first used.
 _NAME = r"(?:[A-Za-z0-9_]|%[0-9A-Fa-f]{2})+(?:\.(?:[A-Za-z0-9_]|%[0-9A-Fa-f]{2})+)*\Z"

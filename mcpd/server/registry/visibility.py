@@ -49,8 +49,8 @@ class _Row(Struct, frozen=True):
 
     key: str
     visible: EntryRule | None
+    # Whether `visible` is a coroutine function.
     is_async: bool | None
-    """Whether `visible` is a coroutine function."""
     described: CatalogEntry
 
 

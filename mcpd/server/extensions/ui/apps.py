@@ -58,17 +58,17 @@ if TYPE_CHECKING:
 class ToolUi(Struct, eq=False, kw_only=True):
     """`_meta.ui` of one tool."""
 
+    # Its View, without the hash.
     uri: str | None
-    """Its View, without the hash."""
     visibility: list[str] | None
+    # Returns the URI to send for a View; None if the View does not exist.
     link: Callable[[str], str | None]
-    """Returns the URI to send for a View; None if the View does not exist."""
     condition: Condition | None
+    # Members that this revision does not define.
     others: dict[str, Any]
-    """Members that this revision does not define."""
     problems: list[Problem]
+    # The bundled page, if the tool uses one.
     view: View | None = None
-    """The bundled page, if the tool uses one."""
 
     @property
     def is_required(self) -> bool:
@@ -118,8 +118,8 @@ def _pop_raw(where: str, meta: dict[str, Any], problems: list[Problem]) -> tuple
 
 log = logging.getLogger("mcpd.apps")
 
+# How long clients may cache the content of a URI with its hash: a day, although it never changes.
 FRESH_MS: Final = 24 * 60 * 60 * 1000
-"""How long clients may cache the content of a URI with its hash: a day, although it never changes."""
 
 
 class AppEntry(FixedResource):

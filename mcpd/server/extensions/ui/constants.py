@@ -16,17 +16,17 @@ from msgspec.json import encode
 from mcpd.errors import RegistrationError
 from mcpd.protocol.types.base import Meta
 
+# The extension's id.
 UI = "io.modelcontextprotocol/ui"
-"""The extension's id."""
 
+# The URI scheme of Views.
 SCHEME = "ui://"
-"""The URI scheme of Views."""
 
+# The MIME type of a View's HTML, in its exact spelling.
 MIME_TYPE = "text/html;profile=mcp-app"
-"""The MIME type of a View's HTML, in its exact spelling."""
 
+# The older key of a tool's `_meta`. A large host once read only this key, so both are sent (APP-S-11).
 FLAT_URI = "ui/resourceUri"
-"""The older key of a tool's `_meta`. A large host once read only this key, so both are sent (APP-S-11)."""
 
 AppsMode = Literal["auto", "always", "never"]
 

@@ -158,6 +158,7 @@ class AppsExtension(Extension):
         return app_problems(self._apps)
 
 
+# Additions to the help of a server by method; "" for the class.
 HELP = {
     "": """\
 For MCP Apps: `apps` is "auto" (clients that offer them), "always" or "never". `strict_model_list` leaves tools that
@@ -170,7 +171,6 @@ tool from the model. Spec: MCP Apps 2026-01-26, resource discovery.""",
     "resource": """\
 A `ui://` URI makes it a View for clients with MCP Apps, whose HTML the function returns.""",
 }
-"""Additions to the help of a server by method; "" for the class."""
 
 
 class AppsMethods:

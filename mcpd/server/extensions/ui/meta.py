@@ -24,14 +24,14 @@ from mcpd.server.extensions.ui.csp_sources import (
 )
 from mcpd.server.registry.entries import Problem
 
+# {"connectDomains": ["https://api.example.com"], …}: connectDomains, resourceDomains, frameDomains, baseUriDomains.
 Csp: TypeAlias = UiCsp | Mapping[str, Iterable[str]]
-"""{"connectDomains": ["https://api.example.com"], …}: connectDomains, resourceDomains, frameDomains, baseUriDomains."""
 
+# Any of camera, microphone, geolocation, clipboardWrite.
 Permissions: TypeAlias = UiPermissions | Iterable[str] | Mapping[str, Any]
-"""Any of camera, microphone, geolocation, clipboardWrite."""
 
+# Who may call a tool.
 Visibility: TypeAlias = Sequence[Literal["model", "app"]]
-"""Who may call a tool."""
 
 _AUDIENCES: Final = ("model", "app")
 _MEMBERS: Final = ("csp", "permissions", "domain", "prefersBorder")
@@ -44,10 +44,10 @@ class ViewMeta(Struct, kw_only=True):
     permissions: UiPermissions | None = None
     domain: str | None = None
     prefers_border: bool | None = None
+    # Members that this revision does not define.
     others: dict[str, Any] = {}
-    """Members that this revision does not define."""
+    # Problems of members that were left out.
     problems: tuple[Problem, ...] = ()
-    """Problems of members that were left out."""
 
     def meta(self) -> Meta:
         """Return the `_meta` for lists and contents, None if it is empty."""

@@ -30,6 +30,9 @@ from mcpd.server.registry.entries import ResourceEntry
 from mcpd.server.registry.listing import ActiveExtensions
 from mcpd.server.registry.tools import FunctionTool
 
+# The parts of each kind besides the base: a chart includes a table of its rows, and a form shows any result.
+#
+# The last two are not kinds of `view=`: they belong to tools of mcpd, and call other tools.
 PARTS: Final = {
     "table": ("table",),
     "chart": ("table", "chart"),
@@ -39,10 +42,6 @@ PARTS: Final = {
     "reader": ("markdown", "image", "page", "reader"),
     "notebook": ("markdown", "image", "page", "notebook"),
 }
-"""The parts of each kind besides the base: a chart includes a table of its rows, and a form shows any result.
-
-The last two are not kinds of `view=`: they belong to tools of mcpd, and call other tools.
-"""
 
 _PAGE: Final = """\
 <!doctype html>

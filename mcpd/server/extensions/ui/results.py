@@ -16,8 +16,8 @@ from mcpd.protocol.types.features import CallToolResult, ContentBlock, EmbeddedR
 from mcpd.server.extensions.ui.constants import SCHEME
 from mcpd.server.registry.content import encode_data
 
+# The key of `_meta` with the data of a View, if a host drops `structuredContent`.
 VIEW_DATA: Final = "mcpd/data"
-"""The key of `_meta` with the data of a View, if a host drops `structuredContent`."""
 
 
 class ViewResult(CallToolResult, kw_only=True):
