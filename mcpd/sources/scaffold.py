@@ -9,7 +9,7 @@ import os
 
 from mcpd.errors import ConfigurationError
 from mcpd.protocol.printable import printable
-from mcpd.server.extensions.ui.assets import bundled_folder
+from mcpd.transports.files import bundled_folder
 
 _SCHEMA = ".mcpd.schema.json"
 

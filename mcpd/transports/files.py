@@ -16,6 +16,13 @@ if sys.platform != "win32":
 _POLL_SECONDS = 0.01
 
 
+def bundled_folder() -> str:
+    """Return the folder of mcpd's assets: inside the installed package, or beside it in a checkout."""
+    package = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    installed = os.path.join(package, "_assets")
+    return installed if os.path.isdir(installed) else os.path.join(os.path.dirname(package), "assets")
+
+
 @contextmanager
 def replacing(path: str | os.PathLike[str], *, mode: int = 0o600, keep_owner: bool = False) -> Iterator[IO[bytes]]:
     """Open a new file for writing that takes the place of `path` at the end of the block.

@@ -39,7 +39,7 @@ from mcpd.errors import ConfigurationError, LocalProtocolError
 from mcpd.protocol.printable import printable
 from mcpd.protocol.types.base import Implementation
 from mcpd.protocol.types.features import Tool
-from mcpd.server.extensions.ui.assets import bundled_folder
+from mcpd.transports.files import bundled_folder
 from mcpd.transports.websocket.server import WebSocketLimits
 
 

@@ -42,12 +42,12 @@ from mcpd.protocol.jsonrpc import (
 )
 from mcpd.protocol.principal import ANONYMOUS, Principal
 from mcpd.protocol.printable import printable
-from mcpd.server.extensions.ui.assets import bundled_folder
 from mcpd.server.http.core import HttpSettings
 from mcpd.server.http.listener import HttpListener
 from mcpd.server.http.pages import PageApp
 from mcpd.transports.accepting import ConnectionLimit
 from mcpd.transports.authentication import Refusal, RequestHeaders
+from mcpd.transports.files import bundled_folder
 from mcpd.transports.guards import Access, Guard
 from mcpd.transports.websocket.connection import WebSocketChannel
 from mcpd.transports.websocket.server import Endpoint, WebSocketLimits

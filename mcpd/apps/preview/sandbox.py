@@ -30,10 +30,10 @@ from msgspec.structs import replace
 
 from mcpd.apps.host.document import Grant
 from mcpd.protocol.jsonrpc import encode
-from mcpd.server.extensions.ui.assets import bundled_folder
 from mcpd.server.http.pages import PageAnswer
 from mcpd.server.http.request import HttpRequest
 from mcpd.transports.authentication import Refusal
+from mcpd.transports.files import bundled_folder
 
 PAGE_NAME = "mcpd.localhost"
 WARM_NAME = f"warm.{PAGE_NAME}"

@@ -20,7 +20,7 @@ from mcpd.apps.host.view.events import Event
 from mcpd.apps.preview.sandbox import Origins, PageFiles, Sandbox
 from mcpd.errors import ConfigurationError
 from mcpd.protocol.channel import Channel, Receiver
-from mcpd.server.extensions.ui.assets import bundled_folder
+from mcpd.transports.files import bundled_folder
 
 if TYPE_CHECKING:
     from playwright.async_api import Browser, Page

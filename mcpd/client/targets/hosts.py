@@ -1,4 +1,6 @@
-"""The hosts that start MCP servers, and where each keeps its configuration: one table, used for reading and writing.
+"""The hosts that start MCP servers, and where each keeps its configuration: `HOSTS`, for reading and writing.
+
+The table is in `assets/hosts.json`, in the order in which commands list the hosts.
 
 A path is written with `/`, below a folder that the operating system or an environment variable names:
 
@@ -18,9 +20,12 @@ import sys
 from collections.abc import Mapping
 
 from msgspec import Struct
+from msgspec.json import decode
+
+from mcpd.transports.files import bundled_folder
 
 
-class Files(Struct, frozen=True):
+class Files(Struct, frozen=True, forbid_unknown_fields=True):
     """Paths of a host's file on each system, the likeliest first. Empty where the host does not run."""
 
     macos: tuple[str, ...] = ()
@@ -28,7 +33,7 @@ class Files(Struct, frozen=True):
     windows: tuple[str, ...] = ()
 
 
-class HostLimits(Struct, frozen=True):
+class HostLimits(Struct, frozen=True, forbid_unknown_fields=True):
     """The limits of a host; None means no known limit."""
 
     tool_name: int | None = None
@@ -43,12 +48,13 @@ class HostLimits(Struct, frozen=True):
     """Seconds within which a server must send its first response."""
 
 
-class Host(Struct, frozen=True):
+class Host(Struct, frozen=True, forbid_unknown_fields=True):
     """One host. It reads the first of `files` that exists; `project` are files that a project adds."""
 
     id: str
     name: str
-    files: Files
+    files: tuple[str, ...] | Files
+    """Paths on all systems, or on each."""
     project: tuple[str, ...] = ()
     """Paths below the folder of a project."""
     format: str = "json"
@@ -81,309 +87,12 @@ class Host(Struct, frozen=True):
     limits: HostLimits = HostLimits()
 
 
-def _all_systems(*found: str) -> Files:
-    return Files(found, found, found)
+def _read_hosts() -> dict[str, Host]:
+    with open(os.path.join(bundled_folder(), "hosts.json"), "rb") as file:
+        return {host.id: host for host in decode(file.read(), type=list[Host])}
 
 
-def _each_system(macos: str, linux: str, windows: str) -> Files:
-    return Files((macos,), (linux,), (windows,))
-
-
-def _config(path: str, windows: str) -> Files:
-    return _each_system(f"{{config}}/{path}", f"{{config}}/{path}", f"{{roaming}}/{windows}")
-
-
-def _vscode(path: str, name: str = "Code") -> Files:
-    place = f"{name}/User/{path}"
-    return _each_system(f"{{support}}/{place}", f"{{config}}/{place}", f"{{roaming}}/{place}")
-
-
-def _vscode_host(id: str, name: str, folder: str, program: str) -> Host:
-    return Host(
-        id,
-        name,
-        _vscode("mcp.json", folder),
-        (".vscode/mcp.json",),
-        format="jsonc",
-        key="servers",
-        variables="env",
-        shape="typed",
-        notice="{host} reads the change at once; start the server there with MCP: List Servers",
-        asks=True,
-        link=id,
-        environment="whole",
-        has_apps=True,
-        limits=HostLimits(tools=128),
-        program=program,
-    )
-
-
-_XCODE = "~/Library/Developer/Xcode/CodingAssistant"
-
-_AT_ONCE = "{host} reads the change at once"
-_NEW_CHAT = "restart {host}; its command /mcp shows whether the server is connected"
-_CODEX_LIMITS = HostLimits(tool_name=64, prefix="mcp__{server}__", instructions=512, start_seconds=10.0)
-
-_ALL = (
-    Host(
-        "claude-desktop",
-        "Claude Desktop",
-        Files(
-            ("{support}/Claude/claude_desktop_config.json",),
-            ("{config}/Claude/claude_desktop_config.json",),
-            (
-                "{local}/Packages/Claude_*/LocalCache/Roaming/Claude/claude_desktop_config.json",
-                "{roaming}/Claude/claude_desktop_config.json",
-            ),
-        ),
-        shape="no-url",
-        notice="quit {host} from its menu or tray icon (closing the window is not enough), then start it again",
-        rewrites=True,
-        processes=("Claude", "claude-desktop"),
-        has_apps=True,
-    ),
-    Host(
-        "claude-code",
-        "Claude Code",
-        _all_systems("{CLAUDE_CONFIG_DIR:-~}/.claude.json"),
-        (".mcp.json",),
-        folders="projects",
-        variables="braces",
-        shape="typed",
-        notice=_NEW_CHAT,
-        asks=True,
-        limits=HostLimits(tool_name=128, prefix="mcp__{server}__", start_seconds=30.0),
-        program="claude",
-        rewrites=True,
-        processes=("claude",),
-        environment="whole",
-    ),
-    Host(
-        "cursor",
-        "Cursor",
-        _all_systems("~/.cursor/mcp.json"),
-        (".cursor/mcp.json",),
-        variables="env",
-        link="cursor",
-        has_apps=True,
-        limits=HostLimits(tool_name=60, prefix="{server}:"),
-        program="cursor",
-    ),
-    _vscode_host("vscode", "VS Code", "Code", "code"),
-    _vscode_host("vscode-insiders", "VS Code Insiders", "Code - Insiders", "code-insiders"),
-    Host(
-        "codex",
-        "Codex",
-        _all_systems("{CODEX_HOME:-~/.codex}/config.toml"),
-        (".codex/config.toml",),
-        format="toml",
-        key="mcp_servers",
-        shape="codex",
-        asks=True,
-        environment="codex",
-        limits=_CODEX_LIMITS,
-        program="codex",
-    ),
-    Host(
-        "gemini-cli",
-        "Gemini CLI",
-        _all_systems("~/.gemini/settings.json"),
-        (".gemini/settings.json",),
-        format="jsonc",
-        variables="shell",
-        shape="http-url",
-        notice="restart {host} in a folder that it trusts; its command /mcp shows whether the server is connected",
-        environment="filtered",
-        limits=HostLimits(tool_name=63, start_seconds=600.0),
-        program="gemini",
-    ),
-    Host(
-        "antigravity",
-        "Google Antigravity",
-        _all_systems("~/.gemini/config/mcp_config.json", "~/.gemini/antigravity/mcp_config.json"),
-        (".agents/mcp_config.json",),
-        shape="server-url",
-        program="agy",
-    ),
-    Host(
-        "goose",
-        "Goose",
-        _config("goose/config.yaml", "Block/goose/config/config.yaml"),
-        format="yaml",
-        key="extensions",
-        shape="goose",
-        link="goose",
-        environment="whole",
-        has_apps=True,
-        limits=HostLimits(start_seconds=300.0),
-        program="goose",
-    ),
-    Host(
-        "zed",
-        "Zed",
-        _config("zed/settings.json", "Zed/settings.json"),
-        (".zed/settings.json",),
-        format="jsonc",
-        key="context_servers",
-        notice=_AT_ONCE,
-        environment="whole",
-        program="zed",
-    ),
-    Host(
-        "devin",
-        "Devin",
-        _config("devin/mcp_config.json", "devin/mcp_config.json"),
-        (".devin/mcp_config.json",),
-        shape="transport",
-        program="devin",
-    ),
-    Host(
-        "windsurf",
-        "Windsurf",
-        _all_systems("~/.codeium/windsurf/mcp_config.json"),
-        variables="env",
-        shape="server-url",
-        limits=HostLimits(tools=100),
-        program="windsurf",
-    ),
-    Host(
-        "cline",
-        "Cline",
-        _all_systems("{CLINE_MCP_SETTINGS_PATH:-~/.cline/data/settings/cline_mcp_settings.json}"),
-        shape="cline",
-        notice=_AT_ONCE,
-        program="cline",
-    ),
-    Host(
-        "cline-legacy",
-        "Cline before summer 2026",
-        _vscode("globalStorage/saoudrizwan.claude-dev/settings/cline_mcp_settings.json"),
-        shape="cline",
-        notice=_AT_ONCE,
-    ),
-    Host(
-        "copilot-cli",
-        "GitHub Copilot CLI",
-        _all_systems("~/.copilot/mcp-config.json"),
-        variables="braces",
-        shape="copilot-cli",
-        program="copilot",
-    ),
-    Host(
-        "visual-studio",
-        "Visual Studio",
-        Files(windows=("~/.mcp.json",)),
-        (".mcp.json",),
-        format="jsonc",
-        key="servers",
-        variables="env",
-        shape="typed",
-        asks=True,
-    ),
-    Host(
-        "copilot-jetbrains",
-        "GitHub Copilot in JetBrains IDEs",
-        Files(
-            ("{support}/github-copilot/intellij/mcp.json", "{config}/github-copilot/intellij/mcp.json"),
-            ("{config}/github-copilot/intellij/mcp.json", "~/.local/share/github-copilot/intellij/mcp.json"),
-            ("{local}/github-copilot/intellij/mcp.json",),
-        ),
-        key="servers",
-        shape="request-init",
-        notice=_AT_ONCE,
-    ),
-    Host("junie", "JetBrains Junie", _all_systems("~/.junie/mcp/mcp.json"), (".junie/mcp/mcp.json",), program="junie"),
-    Host(
-        "opencode",
-        "OpenCode",
-        _all_systems("{config}/opencode/opencode.json", "{config}/opencode/opencode.jsonc"),
-        ("opencode.json", "opencode.jsonc"),
-        format="jsonc",
-        key="mcp",
-        variables="curly",
-        shape="local-remote",
-        program="opencode",
-        environment="whole",
-    ),
-    Host(
-        "kilo",
-        "Kilo Code",
-        _all_systems("{config}/kilo/kilo.jsonc"),
-        (".kilo/kilo.jsonc", "kilo.jsonc"),
-        format="jsonc",
-        key="mcp",
-        variables="curly",
-        shape="local-remote",
-        program="kilo",
-        environment="whole",
-    ),
-    Host(
-        "roo",
-        "Roo Code",
-        _vscode("globalStorage/rooveterinaryinc.roo-cline/settings/mcp_settings.json"),
-        (".roo/mcp.json",),
-        variables="env",
-        shape="streamable-http",
-        notice=_AT_ONCE,
-    ),
-    Host(
-        "kiro",
-        "Kiro",
-        _all_systems("~/.kiro/settings/mcp.json"),
-        (".kiro/settings/mcp.json",),
-        variables="braces",
-        shape="streamable-http",
-        notice=_AT_ONCE,
-        program="kiro",
-    ),
-    Host("lm-studio", "LM Studio", _all_systems("~/.lmstudio/mcp.json"), notice=_AT_ONCE, program="lms"),
-    Host(
-        "continue",
-        "Continue",
-        _all_systems("~/.continue/config.yaml"),
-        format="yaml",
-        variables="secrets",
-        shape="continue",
-        notice=_AT_ONCE,
-        program="cn",
-    ),
-    Host(
-        "amazon-q", "Amazon Q Developer", _all_systems("~/.aws/amazonq/mcp.json"), (".amazonq/mcp.json",), program="q"
-    ),
-    Host(
-        "qwen-code",
-        "Qwen Code",
-        _all_systems("~/.qwen/settings.json"),
-        (".qwen/settings.json",),
-        format="jsonc",
-        variables="shell",
-        shape="http-url",
-        notice=_NEW_CHAT,
-        program="qwen",
-        environment="whole",
-    ),
-    Host(
-        "xcode-claude",
-        "Xcode with Claude",
-        Files((f"{_XCODE}/ClaudeAgentConfig/.claude.json",)),
-        variables="braces",
-        shape="typed",
-        rewrites=True,
-        processes=("Xcode",),
-    ),
-    Host(
-        "xcode-codex",
-        "Xcode with Codex",
-        Files((f"{_XCODE}/codex/config.toml",)),
-        format="toml",
-        key="mcp_servers",
-        shape="codex",
-        environment="codex",
-        limits=_CODEX_LIMITS,
-    ),
-)
-
-HOSTS: dict[str, Host] = {host.id: host for host in _ALL}
+HOSTS = _read_hosts()
 """Hosts by id, which is the word before the colon of a target."""
 
 _VARIABLE = re.compile(r"\{(\w+)(?::-([^}]*))?\}")
@@ -400,14 +109,14 @@ def places(host: Host, environment: Mapping[str, str], system: str) -> list[str]
     A pattern is replaced by the paths of the folders that it matches.
     """
     found = []
-    for place in getattr(host.files, system):
+    for place in host.files if isinstance(host.files, tuple) else getattr(host.files, system):
         path = _path(place, environment, system)
         if "*" not in place:
             found.append(path)
             continue
         folder, star, name = path.partition("*")
-        behind, sign, rest = name.partition(os.sep)
-        found += [each + sign + rest for each in sorted(glob.glob(folder + star + behind))]
+        pattern, separator, below = name.partition(os.sep)
+        found += [path + separator + below for path in sorted(glob.glob(folder + star + pattern))]
     return found
 
 

@@ -26,7 +26,6 @@ from mcpd.protocol.types.features import (
 )
 from mcpd.server import Server
 from mcpd.server.context.exchange import Exchange
-from mcpd.server.extensions.ui.assets import bundled_folder
 from mcpd.server.extensions.ui.constants import UI
 from mcpd.server.registry.entries import Problem, ResourceEntry, TemplateEntry, ToolEntry
 from mcpd.server.registry.listing import ActiveExtensions, Entry
@@ -44,6 +43,7 @@ from mcpd.sources.docs.page import (
 from mcpd.sources.docs.reader_app import TOOL_NAME, UI_NAME, ReaderParts
 from mcpd.sources.files import Report, Stamped, uri_name
 from mcpd.sources.tables import DocsTable, Doing, ToolTable
+from mcpd.transports.files import bundled_folder
 
 if TYPE_CHECKING:
     from mcpd.protocol.types.interaction import Completion

@@ -107,13 +107,6 @@ class AppFile(Struct, kw_only=True):
     problems: tuple[Problem, ...] = ()
 
 
-def bundled_folder() -> str:
-    """Return the folder of mcpd's assets: inside the installed package, or beside it in a checkout."""
-    package = os.path.abspath(os.path.join(os.path.dirname(__file__), *[os.pardir] * 3))
-    installed = os.path.join(package, "_assets")
-    return installed if os.path.isdir(installed) else os.path.join(os.path.dirname(package), "assets")
-
-
 def load_folder(folder: str) -> tuple[list[AppFile], list[Problem]]:
     """Return all `*.html` of a folder, sorted by name, and the problems of files that cannot be used."""
     try:
