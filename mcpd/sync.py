@@ -13,13 +13,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from inspect import isawaitable, iscoroutinefunction
+from inspect import iscoroutinefunction
 from typing import Any
 
 from msgspec.structs import replace
 
 from mcpd.client import Callbacks, client as awaited, group as awaited_group
-from mcpd.client.blocking import BlockingCalls, BlockingClient, parameters_of, run_in_thread
+from mcpd.client.blocking import BlockingCalls, BlockingClient, parameters_of
+from mcpd.client.callbacks import run_in_thread, settled
 from mcpd.client.group import Collision
 from mcpd.client.target import Target
 from mcpd.errors import McpdError
@@ -57,11 +58,8 @@ class ClientGroup(BlockingCalls[awaited_group.ClientGroup]):
         callbacks: Callbacks | Callable[[str], Callbacks] = _NO_CALLBACKS,
         **options: Any,
     ) -> None:
-        per_server = callbacks
-        threaded = (
-            _in_threads(per_server) if isinstance(per_server, Callbacks) else lambda name: _in_threads(per_server(name))
-        )
-        super().__init__(awaited_group.ClientGroup(servers, threaded, **options))
+        of = (lambda name: callbacks) if isinstance(callbacks, Callbacks) else callbacks
+        super().__init__(awaited_group.ClientGroup(servers, lambda name: _in_threads(of(name)), **options))
 
     @property
     def errors(self) -> dict[str, McpdError]:
@@ -77,13 +75,12 @@ class ClientGroup(BlockingCalls[awaited_group.ClientGroup]):
 def _in_threads(callbacks: Callbacks) -> Callbacks:
     """The same callbacks; plain functions run on threads of their own."""
     given = {name: getattr(callbacks, name) for name in callbacks.__struct_fields__}
-    plain = {name: each for name, each in given.items() if callable(each) and not iscoroutinefunction(each)}
-    return replace(callbacks, **{name: _in_thread(each) for name, each in plain.items()})
+    plain = {name: value for name, value in given.items() if callable(value) and not iscoroutinefunction(value)}
+    return replace(callbacks, **{name: _in_thread(function) for name, function in plain.items()})
 
 
 def _in_thread(function: Callable[..., Any]) -> Callable[..., Any]:
     async def run(*arguments: Any) -> Any:
-        value = await run_in_thread(function, *arguments)
-        return await value if isawaitable(value) else value
+        return await settled(await run_in_thread(function, *arguments))
 
     return run

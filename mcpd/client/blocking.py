@@ -16,8 +16,7 @@ import os
 import threading
 from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import CancelledError, Future
-from contextlib import AbstractContextManager, suppress
-from contextvars import copy_context
+from contextlib import AbstractContextManager
 from functools import wraps
 from inspect import iscoroutinefunction
 from queue import SimpleQueue
@@ -159,39 +158,6 @@ def _stop_all() -> None:
     """Close clients that the program left open, so that servers are notified and child processes end."""
     for thread in list(_running):
         thread.stop()
-
-
-async def run_in_thread(function: Callable[..., Any], *arguments: Any) -> Any:
-    """Call a plain function on a thread of its own and return its result. The function may block.
-
-    A thread of the loop's executor would delay interpreter exit for as long as the function blocks.
-    """
-    loop = asyncio.get_running_loop()
-    answer: asyncio.Future[Any] = loop.create_future()
-
-    def settle(value: Any, error: Exception | None) -> None:
-        if answer.done():
-            return
-        if error is None:
-            answer.set_result(value)
-        else:
-            answer.set_exception(error)
-
-    def run() -> None:
-        value: Any = None
-        raised: Exception | None = None
-        try:
-            value = function(*arguments)
-        except Exception as error:
-            raised = error
-        except BaseException as error:  # `sys.exit` must end neither the thread's caller nor the loop
-            raised = RuntimeError(f"the callback raised {error!r}")
-        with suppress(RuntimeError):  # the loop has stopped
-            loop.call_soon_threadsafe(settle, value, raised)
-
-    context = copy_context()
-    threading.Thread(target=context.run, args=(run,), name="mcpd-callback", daemon=True).start()
-    return await answer
 
 
 AnyClient = TypeVar("AnyClient", bound="Client | ClientGroup")

@@ -13,8 +13,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import threading
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from contextvars import Context, ContextVar, copy_context
 from inspect import isawaitable
 from typing import Any, Literal, TypeAlias, TypeVar
@@ -105,7 +107,7 @@ async def answer_request(callbacks: Callbacks, method: str, params: Raw, faults:
         elif method == "sampling/createMessage":
             result = await _sample(callbacks, params)
         elif method == "roots/list" and callbacks.roots is not None:
-            result = ListRootsResult(roots=_files(await _settle(callbacks.roots())))
+            result = ListRootsResult(roots=_files(await settled(callbacks.roots())))
         else:
             raise MethodNotFound(f"This client does not offer {method}")
         # Probably a missing return; `"result": null` would not be a valid response.
@@ -139,9 +141,9 @@ async def _elicit(callbacks: Callbacks, params: Raw) -> ElicitResult:
     if mode is None or mode == "form":
         if form is not None:
             asked = _decode(_read_form, params)
-            return _checked_form(await _settle(form(asked)), asked.requested_schema)
+            return _checked_form(await settled(form(asked)), asked.requested_schema)
     elif mode == "url" and url is not None:
-        return await _settle(url(_decode(_read_url, params)))
+        return await settled(url(_decode(_read_url, params)))
     raise InvalidParams(f"This client does not offer elicitation in mode {mode or 'form'}")
 
 
@@ -171,7 +173,7 @@ async def _sample(callbacks: Callbacks, params: Raw) -> CreateMessageResult:
     # Spec: 2025-11-25 client/sampling, error handling: missing and mixed tool results are refused with -32602.
     if problem := conversation_problem(asked):
         raise InvalidParams(f"Invalid params: {problem}")
-    return await _settle(callbacks.sample(asked))
+    return await settled(callbacks.sample(asked))
 
 
 def has_callback(callbacks: Callbacks, method: str) -> bool:
@@ -196,13 +198,47 @@ async def dispatch_notification(callbacks: Callbacks, method: str, params: Raw, 
         return
 
     try:
-        await _settle(getattr(callbacks, name)(argument))
+        await settled(getattr(callbacks, name)(argument))
     except Exception as error:
         faults.log(logging.ERROR, "%s: the callback failed", printable(method), error=error)
 
 
-async def _settle(value: _Maybe[T]) -> T:
+async def settled(value: _Maybe[T]) -> T:
+    """Return the result of a function that may be a coroutine function."""
     return await value if isawaitable(value) else value
+
+
+async def run_in_thread(function: Callable[..., Any], *arguments: Any) -> Any:
+    """Call a plain function on a thread of its own and return its result. The function may block.
+
+    A thread of the loop's executor would delay interpreter exit for as long as the function blocks.
+    """
+    loop = asyncio.get_running_loop()
+    answer: asyncio.Future[Any] = loop.create_future()
+
+    def settle(value: Any, error: Exception | None) -> None:
+        if answer.done():
+            return
+        if error is None:
+            answer.set_result(value)
+        else:
+            answer.set_exception(error)
+
+    def run() -> None:
+        value: Any = None
+        raised: Exception | None = None
+        try:
+            value = function(*arguments)
+        except Exception as error:
+            raised = error
+        except BaseException as error:  # `sys.exit` must end neither the thread's caller nor the loop
+            raised = RuntimeError(f"the callback raised {error!r}")
+        with suppress(RuntimeError):  # the loop has stopped
+            loop.call_soon_threadsafe(settle, value, raised)
+
+    context = copy_context()
+    threading.Thread(target=context.run, args=(run,), name="mcpd-callback", daemon=True).start()
+    return await answer
 
 
 def _decode(read: Callable[[Raw], T], params: Raw) -> T:

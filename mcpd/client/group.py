@@ -12,7 +12,6 @@ import logging
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping
-from inspect import isawaitable
 from itertools import product
 from random import uniform
 from typing import Any, Literal, Self, TypeAlias, TypeVar
@@ -20,7 +19,7 @@ from typing import Any, Literal, Self, TypeAlias, TypeVar
 from msgspec import Raw, Struct
 from msgspec.structs import replace
 
-from mcpd.client.callbacks import Callbacks, ListKind
+from mcpd.client.callbacks import Callbacks, ListKind, settled
 from mcpd.client.client import Client, ToolCalls
 from mcpd.client.http.options import HttpOptions
 from mcpd.client.limits import ClientLimits
@@ -583,8 +582,7 @@ class ClientGroup(ToolCalls):
         for kind, callback in product(kinds, callbacks.values()):
             if callback is not None:
                 try:
-                    if isawaitable(result := callback(kind)):
-                        await result
+                    await settled(callback(kind))
                 except Exception:
                     log.exception("list_changed failed")
 

@@ -12,6 +12,7 @@ import re
 import sys
 import typing
 from collections.abc import Callable, Coroutine, Iterable, Mapping
+from difflib import get_close_matches
 from inspect import Parameter, Signature
 from typing import Any, Literal, NotRequired, Optional, Protocol, TypeAlias, TypeVar
 
@@ -70,7 +71,7 @@ def awaited_functions(
 
         return function
 
-    return _all(tools, names, make)
+    return _functions(tools, names, make)
 
 
 def plain_functions(
@@ -79,36 +80,28 @@ def plain_functions(
     """Return plain functions instead."""
 
     def make(plan: _Plan) -> Any:
-        def function(*args: Any, **kwargs: Any) -> Any:
-            return plan.value(call(plan.tool.name, plan.arguments(args, kwargs)))
+        return lambda *args, **kwargs: plan.value(call(plan.tool.name, plan.arguments(args, kwargs)))
 
-        return function
-
-    return _all(tools, names, make)
+    return _functions(tools, names, make)
 
 
-def _all(tools: Iterable[Tool], names: tuple[str, ...], make: Callable[[_Plan], Any]) -> list[Any]:
-    found = {tool.name: tool for tool in tools if _is_for_models(tool)}
+def _functions(tools: Iterable[Tool], names: tuple[str, ...], make: Callable[[_Plan], Any]) -> list[Any]:
+    known = {tool.name: tool for tool in tools if _is_for_models(tool)}
     for name in names:
-        if name not in found:
-            from difflib import get_close_matches
-
-            near = get_close_matches(name, found, 3) or list(found)[:10]
+        if name not in known:
+            near = get_close_matches(name, known, 3) or list(known)[:10]
             listed = f"similar or available tools: {', '.join(near)}" if near else "the server has no tools"
             raise ConfigurationError(f"no tool {name!r}; {listed}")
 
     taken: set[str] = set()
     functions = []
-    for name in names or found:
-        plan = _Plan(found[name])
+    for name in names or known:
+        plan = _Plan(known[name])
         function = make(plan)
         function.__name__ = function.__qualname__ = _identifier(name, taken)
-        function.__module__ = __name__
-        function.__doc__ = plan.doc
-        function.__signature__ = plan.signature
-        function.__annotations__ = plan.annotations
-        function.schema = plan.schema
-        function.tool = plan.tool
+        function.__module__, function.__doc__ = __name__, plan.doc
+        function.__signature__, function.__annotations__ = plan.signature, plan.annotations
+        function.schema, function.tool = plan.schema, plan.tool
         functions.append(function)
     return functions
 

@@ -285,30 +285,29 @@ def _resource(url: str, named: str | None, places: list[Lookup]) -> Steps[Resour
             places.append(Lookup(what, place, "404"))
             continue
 
-        problem, metadata = _read_resource(answer, url)
-        places.append(Lookup(what, place, problem or "found", not problem))
-        if metadata is None or problem:
-            raise AuthorizationFailed(f"the {what} at {shown(place)} cannot be used: {problem}")
+        try:
+            metadata = _read_resource(answer, url)
+        except ValueError as error:
+            places.append(Lookup(what, place, str(error)))
+            raise AuthorizationFailed(f"the {what} at {shown(place)} cannot be used: {error}") from None
+        places.append(Lookup(what, place, "found", True))
         return metadata
     if named:
         raise AuthorizationFailed(f"{shown(url)} names {what} that does not exist: {_summary(places)}")
     return None
 
 
-def _read_resource(answer: Response, url: str) -> tuple[str, ResourceMetadata | None]:
-    """Return the problem of a document, and its content."""
+def _read_resource(answer: Response, url: str) -> ResourceMetadata:
+    """Return the content of a document. Raises ValueError with its problem."""
     if answer.status != 200:
-        return f"the status is {answer.status}", None
-    try:
-        metadata = ResourceMetadata.read(answer.json_object())
-    except ValueError as error:
-        return str(error), None
+        raise ValueError(f"the status is {answer.status}")
+    metadata = ResourceMetadata.read(answer.json_object())
     if not covers(metadata.resource, url):
         # Spec: RFC 9728 3.3: such metadata must not be used; it may try to obtain a token for another server.
-        return f"its resource is {shown(metadata.resource)}, not {shown(url)}", metadata
+        raise ValueError(f"its resource is {shown(metadata.resource)}, not {shown(url)}")
     if not metadata.authorization_servers:
-        return "it names no authorization server", metadata
-    return "", metadata
+        raise ValueError("it names no authorization server")
+    return metadata
 
 
 def _first_usable(url: str, issuers: Sequence[str], places: list[Lookup], assume_issuer: bool) -> Steps[ServerMetadata]:
@@ -345,32 +344,29 @@ def _metadata(
                 raise AuthorizationFailed(f"the {what} at {shown(place)} has the status {answer.status}")
             continue
 
-        problem, found = _read_server(answer, issuer, url, allows_slash=is_origin or allows_slash)
-        places.append(Lookup(what, place, problem or "found", not problem))
-        if found is not None:
+        try:
+            found = _read_server(answer, issuer, url, allows_slash=is_origin or allows_slash)
+        except (ValueError, AuthorizationFailed) as error:
+            places.append(Lookup(what, place, str(error)))
+            if is_origin:
+                raise AuthorizationFailed(f"the {what} at {shown(place)} cannot be used: {error}") from None
+        else:
+            places.append(Lookup(what, place, "found", True))
             return found
-        if is_origin:
-            raise AuthorizationFailed(f"the {what} at {shown(place)} cannot be used: {problem}")
     return None
 
 
-def _read_server(answer: Response, issuer: str, url: str, *, allows_slash: bool) -> tuple[str, ServerMetadata | None]:
-    """Return the problem of a document, and its content."""
-    try:
-        found = ServerMetadata.read(answer.json_object())
-    except ValueError as error:
-        return str(error), None
+def _read_server(answer: Response, issuer: str, url: str, *, allows_slash: bool) -> ServerMetadata:
+    """Return the content of a document. Raises ValueError and AuthorizationFailed with its problem."""
+    found = ServerMetadata.read(answer.json_object())
     # Spec: RFC 8414 3.3: identical. An origin was built by this client, so its spelling does not matter.
     is_same_but_slash = found.issuer.removesuffix("/") == issuer.removesuffix("/")
     if found.issuer != issuer and not (allows_slash and is_same_but_slash):
         hint = "; to accept it, use mcpd login --assume-issuer or OAuth(assume_issuer=True)" * is_same_but_slash
-        return f"its issuer is {printable(found.issuer, 200)}, not {printable(issuer, 200)}{hint}", None
-    try:
-        for name, endpoint in found.endpoints().items():
-            check_endpoint(name, endpoint, url)
-    except AuthorizationFailed as error:
-        return str(error), None
-    return "", found
+        raise ValueError(f"its issuer is {printable(found.issuer, 200)}, not {printable(issuer, 200)}{hint}")
+    for name, endpoint in found.endpoints().items():
+        check_endpoint(name, endpoint, url)
+    return found
 
 
 def _get(url: str, what: str) -> Steps[Response]:

@@ -34,6 +34,7 @@ from mcpd.client.auth.tokens import (
     Tokens,
     authenticate_client,
     choose_method,
+    positive,
     prover_for,
     refusal_of,
     request_tokens,
@@ -245,7 +246,7 @@ _GRANTS = ("authorization_code", "refresh_token")
 
 def _read(document: dict[str, object], server: ServerMetadata, redirect_uri: str, asked: str) -> Registration:
     client_id, secret = document.get("client_id"), document.get("client_secret")
-    method, ends = document.get("token_endpoint_auth_method"), document.get("client_secret_expires_at")
+    method = document.get("token_endpoint_auth_method")
     if not isinstance(client_id, str) or not client_id or len(client_id) > _MOST_TEXT:
         raise AuthorizationFailed(f"the registration at {printable(server.issuer, 200)} has no client_id")
     secret = secret if isinstance(secret, str) and secret else None
@@ -255,14 +256,13 @@ def _read(document: dict[str, object], server: ServerMetadata, redirect_uri: str
         raise AuthorizationFailed(
             f"{printable(server.issuer, 200)} requires the unsupported authentication method {printable(method, 60)}"
         )
-    has_end = isinstance(ends, (int, float)) and not isinstance(ends, bool) and ends > 0
     return Registration(
         issuer=server.issuer,
         client_id=client_id,
         client_secret=secret,
         method=method if secret is not None else "none",
         redirect_uri=redirect_uri,
-        expires_at=float(min(ends, 1e11)) if has_end and isinstance(ends, (int, float)) else None,
+        expires_at=positive(document.get("client_secret_expires_at"), 1e11),
     )
 
 

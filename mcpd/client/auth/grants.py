@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from inspect import isawaitable
 from pathlib import Path
 
 from mcpd.client.auth.discovery import Discovery, check_endpoint, covers, discover, plain_url, shown
@@ -25,6 +24,7 @@ from mcpd.client.auth.settings import (
 from mcpd.client.auth.steps import Steps, send_form
 from mcpd.client.auth.store import Login, SecretHeaders
 from mcpd.client.auth.tokens import ClientId, Prover, Tokens, assertion, prover_for, refusal_of, request_tokens
+from mcpd.client.callbacks import settled
 from mcpd.client.http.options import TokenSource
 from mcpd.errors import AuthorizationFailed, ConfigurationError
 from mcpd.protocol.printable import printable
@@ -153,8 +153,7 @@ async def read_token(source: str | TokenSource, where: str) -> str:
     """Return a token, or the result of a function. Raises ConfigurationError, without the token in its text."""
     if isinstance(source, str):
         return _checked(source, where)
-    found = source()
-    return _checked(await found if isawaitable(found) else found, where)
+    return _checked(await settled(source()), where)
 
 
 def _checked(token: object, where: str) -> str:

@@ -12,11 +12,9 @@ import asyncio
 import os
 import ssl
 import sys
-import threading
 from collections.abc import Awaitable, Callable, Generator, Mapping
 from contextlib import suppress
 from errno import EADDRNOTAVAIL, EAFNOSUPPORT
-from inspect import isawaitable
 from typing import Any, Literal, TypeAlias, TypeVar
 from urllib.parse import parse_qs, urlencode, urlsplit
 
@@ -24,6 +22,7 @@ from msgspec import Struct
 
 from mcpd.auth.fetch import FetchError, Reach, Response, fetch, reach_from
 from mcpd.client.auth.settings import OAuth
+from mcpd.client.callbacks import run_in_thread, settled
 from mcpd.errors import AuthorizationFailed, ConfigurationError
 from mcpd.transports.address import is_loopback_url
 
@@ -303,8 +302,7 @@ class UserInteraction(Struct, kw_only=True):
         """
         if self.wait_callback is not None:
             await self._open(url)
-            found = self.wait_callback()
-            return str(await found if isawaitable(found) else found)
+            return str(await settled(self.wait_callback()))
 
         assert self.listener is not None
         self.listener.expect(parse_qs(urlsplit(url).query).get("state", [""])[0])
@@ -325,9 +323,7 @@ class UserInteraction(Struct, kw_only=True):
 
     async def _open(self, url: str) -> None:
         if self.open_url is not None:
-            opened = self.open_url(url)
-            if isawaitable(opened):
-                await opened
+            await settled(self.open_url(url))
         elif not await open_browser(url):
             raise AuthorizationFailed(
                 "no browser could be opened: use mcpd login --no-browser, which prints the URL, or OAuth(open_url=…)"
@@ -338,9 +334,7 @@ class UserInteraction(Struct, kw_only=True):
         if step.is_first:
             if self.show_code is None:
                 raise ConfigurationError("a login with a code requires OAuth(show_code=…)")
-            shown = self.show_code(step.complete_url or step.url, step.code)
-            if isawaitable(shown):
-                await shown
+            await settled(self.show_code(step.complete_url or step.url, step.code))
         await asyncio.sleep(step.seconds)
 
     async def aclose(self) -> None:
@@ -397,21 +391,8 @@ async def open_browser(url: str) -> bool:
     """Open a page, whose URL was checked, in the user's browser. Return whether there is one. No shell is used."""
     import webbrowser
 
-    loop = asyncio.get_running_loop()
-    shown: asyncio.Future[bool] = loop.create_future()
-
-    def answer(is_open: bool) -> None:
-        if not shown.done():
-            shown.set_result(is_open)
-
-    def show() -> None:
-        try:
-            is_open = webbrowser.open(url)
-        except (webbrowser.Error, OSError):
-            is_open = False
-        with suppress(RuntimeError):  # the loop was closed because the login ended before the browser
-            loop.call_soon_threadsafe(answer, is_open)
-
-    # Opening a browser in the foreground returns when it is closed. Interpreter exit must not wait for that.
-    threading.Thread(target=show, daemon=True).start()
-    return await shown
+    try:
+        # Opening a browser in the foreground returns when it is closed. Interpreter exit must not wait for that.
+        return bool(await run_in_thread(webbrowser.open, url))
+    except (webbrowser.Error, OSError):
+        return False

@@ -12,13 +12,13 @@ import os
 import stat
 import time
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from msgspec import DecodeError, Struct, ValidationError
+from msgspec import DecodeError, Struct, convert
 from msgspec.json import Decoder, encode, format
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from mcpd.client.auth.tokens import ClientId
 from mcpd.client.http.options import login_file
@@ -122,7 +122,8 @@ class LoginRecords(Struct, kw_only=True):
 
     def registration(self, issuer: str) -> Registration | None:
         """The valid registration at this issuer."""
-        return next((each for each in self.registrations if each.issuer == issuer and each.is_valid), None)
+        matches = (known for known in self.registrations if known.issuer == issuer and known.is_valid)
+        return next(matches, None)
 
     def add_registration(self, registration: Registration) -> None:
         """Add a registration, replacing an older one at the same issuer."""
@@ -131,7 +132,7 @@ class LoginRecords(Struct, kw_only=True):
 
     def remove_registration(self, issuer: str) -> None:
         """Remove the registration at this issuer."""
-        self.registrations = [each for each in self.registrations if each.issuer != issuer]
+        self.registrations = [known for known in self.registrations if known.issuer != issuer]
 
 
 # -- stores -----------------------------------------------------------------------------------
@@ -201,7 +202,7 @@ class FileStore:
         try:
             records = Decoder(LoginRecords).decode(data)
             version = records.version
-        except (DecodeError, ValidationError):
+        except DecodeError:
             version = _version_of(data)
             if version <= VERSION:
                 self._set_aside()
@@ -231,11 +232,8 @@ class FileStore:
 
     def _set_aside(self) -> None:
         """Rename a damaged file."""
-        aside = self.path.with_name(f"{self.path.name}.unreadable-{int(time.time())}")
-        try:
-            os.replace(self.path, aside)
-        except OSError:
-            return
+        with suppress(OSError):
+            os.replace(self.path, self.path.with_name(f"{self.path.name}.unreadable-{int(time.time())}"))
 
     def change(self, change: Callable[[LoginRecords], None]) -> LoginRecords:
         """Read, change and write the records in one step for all processes, and return them.
@@ -294,7 +292,7 @@ def _version_of(data: bytes) -> int:
 
     try:
         return Decoder(Versioned).decode(data).version
-    except (DecodeError, ValidationError):
+    except DecodeError:
         return 0
 
 
@@ -326,12 +324,7 @@ class KeyringSecrets:
         for login in records.logins:
             secrets = self._get(_name(login))
             if secrets is not None and secrets.access_token:
-                logins.append(
-                    replace(
-                        login, access_token=secrets.access_token, refresh_token=secrets.refresh_token,
-                        client_secret=secrets.client_secret, dpop_key=secrets.dpop_key,
-                    )
-                )  # fmt: skip
+                logins.append(replace(login, **asdict(secrets)))
         registrations = []
         for registration in records.registrations:
             secrets = self._get(_name(registration)) if registration.method != "none" else _Secrets()
@@ -343,7 +336,7 @@ class KeyringSecrets:
         """Write the secrets to the keyring, remove unused ones, and return the records without secrets."""
         used: dict[str, _Secrets] = {}
         for login in records.logins:
-            used[_name(login)] = _Secrets(login.access_token, login.refresh_token, login.client_secret, login.dpop_key)
+            used[_name(login)] = convert(login, _Secrets, from_attributes=True)
         for registration in records.registrations:
             if registration.client_secret is not None:
                 used[_name(registration)] = _Secrets(client_secret=registration.client_secret)
@@ -353,14 +346,9 @@ class KeyringSecrets:
         for name in self._known - set(used):
             self._call("delete_password", name)
         self._known = set(used)
-        return replace(
-            records,
-            logins=[
-                replace(login, access_token="", refresh_token=None, client_secret=None, dpop_key=None)
-                for login in records.logins
-            ],
-            registrations=[replace(each, client_secret=None) for each in records.registrations],
-        )
+        logins = [replace(login, **asdict(_Secrets())) for login in records.logins]
+        registrations = [replace(registration, client_secret=None) for registration in records.registrations]
+        return replace(records, logins=logins, registrations=registrations)
 
     def _get(self, name: str) -> _Secrets | None:
         text = self._call("get_password", name)
@@ -369,7 +357,7 @@ class KeyringSecrets:
         self._known.add(name)
         try:
             return Decoder(_Secrets).decode(text)
-        except (DecodeError, ValidationError):
+        except DecodeError:
             return None
 
     def _call(self, function: str, *words: str) -> str | None:

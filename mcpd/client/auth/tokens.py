@@ -153,9 +153,14 @@ def seconds(found: Any) -> float | None:
     """Return a lifetime; None for anything but a number above 0."""
     if isinstance(found, str) and found.isascii() and found.isdigit() and len(found) <= 20:
         found = int(found)
+    return positive(found, 10 * 365 * 86400)
+
+
+def positive(found: Any, most: float) -> float | None:
+    """Return a number above 0, at most `most`; None for anything else."""
     is_number = isinstance(found, (int, float)) and not isinstance(found, bool)
     # In this order, because an integer of 400 digits cannot be converted to float.
-    return float(min(found, 10 * 365 * 86400)) if is_number and found > 0 else None
+    return float(min(found, most)) if is_number and found > 0 else None
 
 
 def refusal_of(response: Response, endpoint: str, what: str) -> Refusal:

@@ -345,12 +345,12 @@ class HttpChannel:
     def pause(self) -> None:
         """Stop reading streams until `resume`."""
         if self._inbound is not None:
-            self._inbound.pause()
+            self._inbound.may_read.clear()
 
     def resume(self) -> None:
         """Continue reading streams."""
         if self._inbound is not None:
-            self._inbound.resume()
+            self._inbound.may_read.set()
 
     def origin(self, related_request_id: Id | None = None) -> Origin:
         """The server at the other end."""

@@ -249,7 +249,7 @@ _AFTER_ANSWER_BYTES = 64 * 1024
 
 
 class Inbound:
-    """Delivers messages of the server to the receiver of one channel. Streams are not read while it is paused."""
+    """Delivers messages of the server to the receiver of one channel."""
 
     def __init__(self, receiver: Receiver, pool: HttpPool, max_frame_bytes: int) -> None:
         if not isinstance(receiver, RequestReceiver):
@@ -263,21 +263,14 @@ class Inbound:
         self._pool = pool
         # Seconds to wait for the end of a stream after its response. Halved for each stream that stays open.
         self._end_seconds = _AFTER_ANSWER_SECONDS
-        self._may_read = asyncio.Event()
-        self._may_read.set()
+        self.may_read = asyncio.Event()
+        """Cleared while streams are not read."""
+        self.may_read.set()
 
     def hold(self, request_id: Id, is_held: bool) -> None:
         """Stop the clock of a request while it waits for somebody other than the server, or start it again."""
         if self._hold is not None:
             self._hold(request_id, is_held)
-
-    def pause(self) -> None:
-        """Stop reading streams."""
-        self._may_read.clear()
-
-    def resume(self) -> None:
-        """Continue reading streams."""
-        self._may_read.set()
 
     def closed(self, error: McpdError) -> None:
         """Report that the connection to the server has ended."""
@@ -317,8 +310,8 @@ class Inbound:
 
     async def deliver(self, event: SseEvent, request_id: Id | None) -> None:
         """Deliver one event of the stream of `request_id`, or of the stream of the session, once reading is allowed."""
-        if not self._may_read.is_set():
-            await self._may_read.wait()
+        if not self.may_read.is_set():
+            await self.may_read.wait()
         if event.is_oversized:
             self.failed(request_id, self.too_large())
         elif event.name in (b"", b"message"):

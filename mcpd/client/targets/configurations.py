@@ -165,12 +165,8 @@ class Variables:
             return ""
         if name not in self._missing:
             self._missing.add(name)
-            log.warning(
-                "%s: the variable %s is not set; ${%s} is left unchanged",
-                printable(self._where),
-                printable(name),
-                printable(name),
-            )
+            text = f"{self._where}: the variable {name} is not set; {match[0]} is left unchanged"
+            log.warning("%s", printable(text))
         return match[0]
 
     def _place(self, name: str) -> str:
@@ -408,12 +404,7 @@ def read_file(path: str, name: str, environment: Mapping[str, str] = os.environ)
 
     Raises ConfigurationError.
     """
-    kind = format_of(path)
-    assert kind is not None
-    full = os.path.expanduser(path)
-    if not os.path.isfile(full):
-        raise ConfigurationError(f"{path}: no such file{_near_file(full)}")
-    servers = _servers(read_document(full, kind), path)
+    servers = _servers(path)
     if not name and len(servers) == 1:
         (name,) = servers
     return _read(servers, name, path, "file", environment)
@@ -425,27 +416,16 @@ def all_servers(text: str) -> dict[str, str]:
     Raises ConfigurationError for a file that is missing or invalid, and for a text that names neither.
     """
     host = HOSTS.get(text)
-    servers: dict[str, Any] = {}
-    if host is not None:
-        for path in host_files(host):
-            servers = {**host_servers(host, path), **servers}
-    else:
-        kind, full = format_of(text), os.path.expanduser(text)
-        if kind is None:
-            raise ConfigurationError(f"{text}: not a configuration file, and none of the hosts {', '.join(HOSTS)}")
-        if not os.path.isfile(full):
-            raise ConfigurationError(f"{text}: no such file{_near_file(full)}")
-        servers = _servers(read_document(full, kind), text)
+    servers = _servers(text) if host is None else servers_of_host(host, host_files(host))
 
-    is_off = [name for name, entry in servers.items() if isinstance(entry, dict) and _is_off(entry)]
-    found = {name: f"{text}:{name}" for name in servers if name not in is_off}
-    if not found:
-        raise ConfigurationError(f"{text}: " + ("all its servers are disabled" if is_off else "contains no servers"))
-    return found
+    targets = {name: f"{text}:{name}" for name, entry in servers.items() if not _is_disabled(entry)}
+    if not targets:
+        raise ConfigurationError(f"{text}: {'all its servers are disabled' if servers else 'contains no servers'}")
+    return targets
 
 
-def _is_off(entry: dict[str, Any]) -> bool:
-    return entry.get("disabled") is True or entry.get("enabled") is False
+def _is_disabled(entry: Any) -> bool:
+    return isinstance(entry, dict) and (entry.get("disabled") is True or entry.get("enabled") is False)
 
 
 def host_files(host: Host, environment: Mapping[str, str] = os.environ) -> list[str]:
@@ -479,9 +459,7 @@ def read_host(host: Host, name: str, environment: Mapping[str, str] = os.environ
         problem = f"has no configuration file at {paths}" if paths else "does not run on this system"
         raise ConfigurationError(f"{host.id}:{name}: {host.name} {problem}")
 
-    found: dict[str, Any] = {}
-    for path in files:
-        found = {**host_servers(host, path), **found}
+    found = servers_of_host(host, files)
     if name not in found:
         for project in host.project:
             if os.path.isfile(project) and name in _by_name(read_document(project, _kind(host)).get(host.key)):
@@ -490,6 +468,11 @@ def read_host(host: Host, name: str, environment: Mapping[str, str] = os.environ
                     f"write {project}:{name}"
                 )
     return _read(found, name, host.id, host.variables, environment)
+
+
+def servers_of_host(host: Host, files: list[str]) -> dict[str, Any]:
+    """The entries of several files; those of the first ones take precedence."""
+    return {name: entry for path in reversed(files) for name, entry in host_servers(host, path).items()}
 
 
 def _kind(host: Host) -> str:
@@ -514,13 +497,18 @@ def _no_server(servers: dict[str, Any], name: str, place: str) -> str:
     if not name:
         return f"{place}: add the name of a server, for example {place}:{names[0]}; available: {listed}"
     near = get_close_matches(name, names, 1)
-    if near:
-        return f"{place}:{name}: no such server; did you mean {place}:{near[0]}? Available: {listed}"
-    return f"{place}:{name}: no such server; available: {listed}"
+    hint = f"did you mean {place}:{near[0]}? Available" if near else "available"
+    return f"{place}:{name}: no such server; {hint}: {listed}"
 
 
-def _servers(document: dict[str, Any], path: str) -> dict[str, Any]:
-    """The servers of a file of an unknown host, from the first known key."""
+def _servers(path: str) -> dict[str, Any]:
+    """The servers of a file of an unknown host, from the first known key. Raises ConfigurationError."""
+    kind, full = format_of(path), os.path.expanduser(path)
+    if kind is None:
+        raise ConfigurationError(f"{path}: not a configuration file, and none of the hosts {', '.join(HOSTS)}")
+    if not os.path.isfile(full):
+        raise ConfigurationError(f"{path}: no such file{_near_file(full)}")
+    document = read_document(full, kind)
     for key in _KEYS:
         if key in document:
             return _by_name(document[key])

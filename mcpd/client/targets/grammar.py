@@ -24,11 +24,11 @@ from pkgutil import iter_modules
 
 from mcpd.client.targets.configurations import (
     host_files,
-    host_servers,
     is_url,
     read_file,
     read_host,
     read_url,
+    servers_of_host,
     split_file,
 )
 from mcpd.client.targets.hosts import HOSTS
@@ -199,12 +199,11 @@ _WITHOUT_FILE = {
 
 def _of_host(text: str) -> str:
     host = HOSTS[text]
-    for path in host_files(host):
-        names = sorted(host_servers(host, path))
-        if names:
-            listed = ", ".join(names)
-            return f"{text} is a host: add the name of a server, for example {text}:{names[0]}; available: {listed}"
-    return f"{text} is a host with no servers in its configuration"
+    names = sorted(servers_of_host(host, host_files(host)))
+    if not names:
+        return f"{text} is a host with no servers in its configuration"
+    listed = ", ".join(names)
+    return f"{text} is a host: add the name of a server, for example {text}:{names[0]}; available: {listed}"
 
 
 def _listed(folder: str) -> list[str]:

@@ -86,6 +86,10 @@ class Host(Struct, frozen=True, forbid_unknown_fields=True):
     """Whether it supports MCP Apps."""
     limits: HostLimits = HostLimits()
 
+    def files_on(self, system: str) -> tuple[str, ...]:
+        """Return the paths on one system."""
+        return self.files if isinstance(self.files, tuple) else getattr(self.files, system)
+
 
 def _read_hosts() -> dict[str, Host]:
     with open(os.path.join(bundled_folder(), "hosts.json"), "rb") as file:
@@ -109,7 +113,7 @@ def places(host: Host, environment: Mapping[str, str], system: str) -> list[str]
     A pattern is replaced by the paths of the folders that it matches.
     """
     found = []
-    for place in host.files if isinstance(host.files, tuple) else getattr(host.files, system):
+    for place in host.files_on(system):
         path = _path(place, environment, system)
         if "*" not in place:
             found.append(path)

@@ -168,7 +168,7 @@ def test_one_that_is_not_set_is_told_once(caplog: pytest.LogCaptureFixture) -> N
 def test_the_table_is_the_page(home: Path) -> None:
     assert len(HOSTS) == 28
     for host in HOSTS.values():
-        assert any((host.files.macos, host.files.linux, host.files.windows)), host.id
+        assert any(map(host.files_on, ("macos", "linux", "windows"))), host.id
         for system in ("macos", "linux", "windows"):
             for path in places(
                 host, {"HOME": "/h", "USERPROFILE": "/h", "LOCALAPPDATA": "/l", "APPDATA": "/r"}, system
