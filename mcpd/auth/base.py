@@ -30,7 +30,6 @@ from mcpd.auth.metadata import (
     as_reached,
     checked_public_url,
     checked_scopes,
-    joined_scopes,
     metadata_document,
     metadata_paths,
     metadata_url,
@@ -369,13 +368,12 @@ class Auth(Protection):
         if is_bearer or self._proofs is None:
             return self._bound
 
-        method, path, repeated = "POST", "", False
-        if isinstance(headers, RequestHeaders):
-            method, path, repeated = headers.method, headers.path, b"dpop" in headers.repeated
+        request = _request(headers)
+        is_repeated = isinstance(headers, RequestHeaders) and b"dpop" in headers.repeated
         bad = self._proofs.check(
-            None if repeated else headers.get("dpop"),
-            method=method,
-            url=as_reached(self._proved_url(path), headers.get("host", "")),
+            None if is_repeated else headers.get("dpop"),
+            method=request.method,
+            url=as_reached(self._proved_url(request.path), headers.get("host", "")),
             ath=known.ath,
             thumbprint=known.key_thumbprint,
         )
@@ -519,7 +517,7 @@ class Auth(Protection):
     ) -> tuple[tuple[str, str], ...]:
         params = {
             "resource_metadata": self._metadata,
-            "scope": joined_scopes(scopes) or None,
+            "scope": " ".join(dict.fromkeys(scopes)) or None,
             "error": error,
             "error_description": description,
         }

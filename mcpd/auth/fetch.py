@@ -154,13 +154,8 @@ class Response(Struct, frozen=True):
 
     def header(self, name: str) -> str | None:
         """Return the values of a header joined by commas, or None."""
-        values = self.all_headers(name)
-        return ", ".join(values) if values else None
-
-    def all_headers(self, name: str) -> list[str]:
-        """Return the values of a header."""
-        name = name.lower()
-        return [value for other, value in self.headers if other.lower() == name]
+        values = [value for other, value in self.headers if other.lower() == name.lower()]
+        return ", ".join(values) or None
 
     def json_object(self) -> dict[str, Any]:
         """Return the body as a JSON object. Raises ValueError with a readable message otherwise."""

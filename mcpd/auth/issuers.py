@@ -19,7 +19,7 @@ from time import monotonic, time
 from typing import Any, TypeAlias, Unpack
 from urllib.parse import urlencode, urlsplit
 
-from msgspec import Struct
+from msgspec import Struct, ValidationError, convert
 
 from mcpd.auth.base import Auth, AuthOptions, InvalidToken, TokenRequest, Unavailable, Verified
 from mcpd.auth.metadata import as_reached, metadata_urls, split_url
@@ -95,6 +95,17 @@ class VerifyingKey(Struct, frozen=True):
         return KEY_TYPES.get(alg) == (self.kty, self.curve) and self.alg in ("", alg)
 
 
+class _Jwk(Struct):
+    """The members of a key that decide whether it can check signatures. Spec: RFC 7517 section 4."""
+
+    kid: str = ""
+    kty: str = ""
+    crv: str = ""
+    alg: str = ""
+    use: str = "sig"
+    key_ops: tuple[Any, ...] = ("verify",)
+
+
 def usable_keys(document: Mapping[str, Any]) -> list[VerifyingKey]:
     """Return the keys of a JWKS that can check signatures. Others, such as private keys, are left out."""
     given = document.get("keys")
@@ -106,14 +117,13 @@ def usable_keys(document: Mapping[str, Any]) -> list[VerifyingKey]:
 def _key(given: Any) -> VerifyingKey | None:
     if not isinstance(given, dict) or not SECRET_MEMBERS.isdisjoint(given):
         return None
-    kid, kty, curve, alg = (given.get(name, "") for name in ("kid", "kty", "crv", "alg"))
-    use, operations = given.get("use", "sig"), given.get("key_ops", ["verify"])
-    if not all(isinstance(text, str) for text in (kid, kty, curve, alg)) or len(kid) > 1024:
+    try:
+        known = convert(given, _Jwk)
+    except ValidationError:
         return None
-    if use != "sig" or not isinstance(operations, list) or "verify" not in operations:
+    if len(known.kid) > 1024 or known.use != "sig" or "verify" not in known.key_ops:
         return None
-    if kty == "RSA":
-        curve = ""
+    kty, curve = known.kty, "" if known.kty == "RSA" else known.crv
     if (kty, curve) not in KEY_TYPES.values() or (kty == "RSA" and not is_sound(given, _MAX_BITS)):
         return None
 
@@ -121,7 +131,7 @@ def _key(given: Any) -> VerifyingKey | None:
 
     public = {name: given[name] for name in ("kty", "crv", "x", "y", "n", "e") if isinstance(given.get(name), str)}
     try:
-        return VerifyingKey(kid, kty, curve, alg, jwk.import_key(public))
+        return VerifyingKey(known.kid, kty, curve, known.alg, jwk.import_key(public))
     except Exception as error:  # keys come from anybody, and the library raises errors of many classes
         log.warning("A key of an issuer cannot be used: %s", printable(type(error).__name__))
         return None

@@ -157,8 +157,3 @@ class Hierarchy:
                 found |= more
                 waiting += more
         return frozenset(found)
-
-
-def joined_scopes(*parts: Iterable[str]) -> str:
-    """Return scopes as written in a challenge, in order and without duplicates."""
-    return " ".join(dict.fromkeys(scope for part in parts for scope in part))

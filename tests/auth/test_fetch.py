@@ -261,7 +261,7 @@ async def test_an_answer_as_it_is() -> None:
         )
         assert (response.status, response.json_object()) == (400, {"error": "invalid_grant"})
         assert response.header("x-a") == "1, 2"
-        assert response.all_headers("X-A") == ["1", "2"]
+        assert response.header("X-A") == "1, 2"
         assert response.header("x-none") is None
         assert b"Accept-Encoding: identity" in server.asked[0]
         await fetch(f"{server.url}/token", reach=LOOPBACK)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 import secrets
-from base64 import b64decode, urlsafe_b64decode
+from base64 import b64decode
 from collections.abc import Awaitable, Callable
 from hashlib import sha256
 from hmac import compare_digest
@@ -43,7 +43,7 @@ from mcpd.auth.server.replies import (
 from mcpd.auth.server.store import Grant, digest
 from mcpd.auth.server.upstream import signing_keys
 from mcpd.auth.server.users import rate_limit_key
-from mcpd.auth.signatures import b64
+from mcpd.auth.signatures import b64, object_in, segments_of
 from mcpd.transports.routes import RouteRequest, RouteResponse
 
 _is_challenge = re.compile(r"[A-Za-z0-9_-]{43}").fullmatch
@@ -241,7 +241,7 @@ async def authenticated(core: Core, request: RouteRequest, fields: dict[str, str
     if "client_assertion" in fields:
         return await _by_assertion(core, fields)
 
-    client = await _known(core, fields.get("client_id", ""), basic=False)
+    client = await _known(core, fields.get("client_id", ""))
     if "client_secret" in fields:
         return _by_secret(client, "client_secret_post", fields["client_secret"])
     if client.method != "none":
@@ -249,7 +249,7 @@ async def authenticated(core: Core, request: RouteRequest, fields: dict[str, str
     return client
 
 
-async def _known(core: Core, id: str, *, basic: bool) -> Client:
+async def _known(core: Core, id: str, *, basic: bool = False) -> Client:
     try:
         return await core.client(id)
     except OAuthError as error:
@@ -287,38 +287,35 @@ async def _by_assertion(core: Core, fields: dict[str, str]) -> Client:
     assertion = fields["client_assertion"]
     if fields.get("client_assertion_type") != _ASSERTION or len(assertion) > _MAX_ASSERTION_CHARACTERS:
         raise OAuthError("invalid_request", "client_assertion is not a JWT of the accepted type")
-    client = await _known(core, fields.get("client_id") or _subject(assertion), basic=False)
+    client = await _known(core, fields.get("client_id") or _subject(assertion))
     if client.method != "private_key_jwt":
-        raise _refused(f"this client is registered with {client.method}", basic=False)
+        raise _refused(f"this client is registered with {client.method}")
 
     try:
         token = jwt.decode(assertion, await _keys_of(core, client), algorithms=_ALGORITHMS)
     except (JoseError, ValueError, TypeError, KeyError):
-        raise _refused("the client's assertion is not signed by its key", basic=False) from None
+        raise _refused("the client's assertion is not signed by its key") from None
 
     claims, now = token.claims, core.clock()
     audience = claims.get("aud")
     audiences = audience if isinstance(audience, list) else [audience]
     expires, jti = claims.get("exp"), claims.get("jti")
     if claims.get("iss") != client.id or claims.get("sub") != client.id:
-        raise _refused("the client's assertion is about another client", basic=False)
+        raise _refused("the client's assertion is about another client")
     if not {core.issuer, f"{core.issuer}/", f"{core.issuer}/oauth/token"} & {*map(str, audiences)}:
-        raise _refused("the client's assertion is for another server", basic=False)
+        raise _refused("the client's assertion is for another server")
     if not isinstance(expires, int | float) or not now - _SKEW < expires <= now + _SECONDS + _SKEW:
-        raise _refused("the client's assertion has expired, or is valid for more than five minutes", basic=False)
+        raise _refused("the client's assertion has expired, or is valid for more than five minutes")
     if not isinstance(jti, str) or not await core.store.is_new_assertion(f"{client.id} {jti}", expires + _SKEW):
-        raise _refused("the client's assertion was used before, or has no jti", basic=False)
+        raise _refused("the client's assertion was used before, or has no jti")
     return client
 
 
 def _subject(assertion: str) -> str:
     """Return the subject of an assertion that is not verified yet."""
-    try:
-        _, payload, _ = assertion.split(".")
-        claims = decode(urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))
-    except (ValueError, RecursionError):
-        return ""
-    return str(claims.get("sub", "")) if isinstance(claims, dict) else ""
+    parts = segments_of(assertion)
+    claims = None if parts is None else object_in(parts[1])
+    return str((claims or {}).get("sub", ""))
 
 
 async def _keys_of(core: Core, client: Client) -> KeySet:
@@ -331,13 +328,13 @@ async def _keys_of(core: Core, client: Client) -> KeySet:
         try:
             document, _ = await fetch_json(client.jwks_uri, what="the client's keys", reach=core.reach, limits=_KEYS)
         except FetchError as error:
-            raise _refused(f"the client's keys cannot be fetched: {public_reason(error)}", basic=False) from None
+            raise _refused(f"the client's keys cannot be fetched: {public_reason(error)}") from None
         finally:
             core.fetching_keys -= 1
     return signing_keys(document)
 
 
-def _refused(text: str, *, basic: bool) -> OAuthError:
+def _refused(text: str, *, basic: bool = False) -> OAuthError:
     headers = (("WWW-Authenticate", 'Basic realm="oauth"'),) if basic else ()
     return OAuthError("invalid_client", text, status=401, headers=headers)
 

@@ -50,9 +50,9 @@ def failed(error: OAuthError) -> RouteResponse:
     return json_answer(body, error.status, *error.headers)
 
 
-def redirect(url: str, *headers: tuple[str, str], status: int = 302) -> RouteResponse:
+def redirect(url: str, status: int = 302) -> RouteResponse:
     """Return a redirect without a referrer."""
-    return RouteResponse(b"", status, (("Location", url), *NO_STORE, ("Referrer-Policy", "no-referrer"), *headers))
+    return RouteResponse(b"", status, (("Location", url), *NO_STORE, ("Referrer-Policy", "no-referrer")))
 
 
 def query(request: RouteRequest) -> dict[str, str]:
@@ -95,12 +95,8 @@ _https = re.compile(
 
 def why_not(uri: str) -> str:
     """Return why a redirect URI cannot be registered, or ""."""
-    if (
-        len(uri) > _MAX_URI_CHARACTERS
-        or not uri.isascii()
-        or not uri.isprintable()
-        or any(c in uri for c in ' "\\<>^`{|}*')
-    ):
+    is_plain = uri.isascii() and uri.isprintable() and not any(c in uri for c in ' "\\<>^`{|}*')
+    if not is_plain or len(uri) > _MAX_URI_CHARACTERS:
         return "a redirect URI must be a URL of up to 1,024 characters without wildcards"
     if "#" in uri:
         return "a redirect URI must not have a fragment"
