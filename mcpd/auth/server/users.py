@@ -29,7 +29,7 @@ from mcpd.transports.files import replacing
 
 _LOG_N, _R, _P = 15, 8, 1
 _MEMORY = 64 * 1024 * 1024
-_MAX_BYTES = 1024 * 1024
+_MAX_USERS_BYTES = 1024 * 1024
 _MAX_PASSWORD_CHARACTERS = 1024
 _MAX_WAITING = 16
 
@@ -113,7 +113,7 @@ def read_users(path: str) -> dict[str, FileUser]:
     """Return the users in a file by name. Raises ConfigurationError."""
     shown = printable(path)
     # Half a file would lose users when it is written.
-    text, _ = read_limited(path, _MAX_BYTES, shown, f"create it with: mcpd auth add-user NAME --file {shown}")
+    text, _ = read_limited(path, _MAX_USERS_BYTES, shown, f"create it with: mcpd auth add-user NAME --file {shown}")
     try:
         users = msgspec.convert(tomllib.loads(text), dict[str, FileUser])
     except (tomllib.TOMLDecodeError, msgspec.ValidationError, RecursionError) as error:
