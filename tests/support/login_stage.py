@@ -17,8 +17,7 @@ from support.http_peer import Answer, Port, request, serving
 
 from mcpd import Server
 from mcpd.auth.server.login_server import AuthorizationServer
-from mcpd.auth.server.settings import Settings, UserFile
-from mcpd.auth.server.users import hash_password
+from mcpd.auth.server.settings import Settings, UserFile, hash_password
 from mcpd.server.http import HttpSettings
 from mcpd.transports.guards import Access
 

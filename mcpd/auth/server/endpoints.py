@@ -26,10 +26,9 @@ from msgspec.json import decode
 
 from mcpd.auth.fetch import FetchError, Limits, fetch_json
 from mcpd.auth.metadata import as_reached
-from mcpd.auth.server.clients import METHODS, Client, public_reason, read_metadata
-from mcpd.auth.server.core import GRACE_SECONDS, OFFLINE, Core
-from mcpd.auth.server.interaction import Interaction, message_page
-from mcpd.auth.server.replies import (
+from mcpd.auth.server.clients import (
+    METHODS,
+    Client,
     OAuthError,
     failed,
     form,
@@ -37,12 +36,16 @@ from mcpd.auth.server.replies import (
     is_loopback_redirect,
     json_answer,
     matching,
+    public_reason,
     query,
+    read_metadata,
     why_not,
 )
+from mcpd.auth.server.core import GRACE_SECONDS, OFFLINE, Core
+from mcpd.auth.server.interaction import Interaction, message_page
+from mcpd.auth.server.settings import rate_limit_key
 from mcpd.auth.server.store import Grant, digest
 from mcpd.auth.server.upstream import signing_keys
-from mcpd.auth.server.users import rate_limit_key
 from mcpd.auth.signatures import b64, object_in, segments_of
 from mcpd.transports.routes import RouteRequest, RouteResponse
 

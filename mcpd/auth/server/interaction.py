@@ -17,8 +17,7 @@ from html import escape
 from typing import TypeAlias
 from urllib.parse import urlsplit
 
-from mcpd.auth.server.core import CODE_SECONDS, OFFLINE, Core, Transaction
-from mcpd.auth.server.replies import (
+from mcpd.auth.server.clients import (
     NO_STORE,
     OAuthError,
     form as form_of,
@@ -27,8 +26,9 @@ from mcpd.auth.server.replies import (
     query,
     redirect,
 )
+from mcpd.auth.server.core import CODE_SECONDS, OFFLINE, Core, Transaction
+from mcpd.auth.server.settings import Busy, rate_limit_key
 from mcpd.auth.server.store import Grant, User
-from mcpd.auth.server.users import Busy, rate_limit_key
 from mcpd.errors import ConfigurationError
 from mcpd.protocol.printable import printable
 from mcpd.transports.routes import RouteRequest, RouteResponse

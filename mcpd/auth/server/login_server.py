@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 from msgspec.structs import replace
 
 from mcpd.auth.base import Auth, AuthOptions, InvalidToken, TokenRequest, Verified
-from mcpd.auth.server.replies import OAuthError
+from mcpd.auth.server.clients import OAuthError
 from mcpd.auth.signatures import ALGORITHMS, BadProof, normalized
 from mcpd.errors import AccessDenied, ConfigurationError, missing_extra
 from mcpd.transports.authentication import RequestHeaders

@@ -20,7 +20,7 @@ from msgspec import DecodeError, Struct
 from msgspec.json import decode
 
 from mcpd.auth.fetch import FetchError, Limits, Reach, Response, basic_credentials, fetch, fetch_json, reach_from
-from mcpd.auth.server.replies import OAuthError
+from mcpd.auth.server.clients import OAuthError
 from mcpd.auth.server.settings import Provider
 from mcpd.auth.server.store import User
 from mcpd.auth.settings import secret_in

@@ -318,7 +318,7 @@ def _add_user(name: str, path: str, scopes: tuple[str, ...]) -> None:
     \b
     Exit codes: 0 written, 1 cannot be written, 2 wrong use.
     """
-    from mcpd.auth.server.users import add_user, is_user_name
+    from mcpd.auth.server.settings import add_user, is_user_name
 
     if not is_user_name(name):
         raise ConfigurationError(f"{name!r} is not a user name: use up to 64 letters, digits and ._@+-")

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 from support.login_stage import Stage, stage, users_file
 
-from mcpd.auth.server.settings import Settings, UserFile, read
-from mcpd.auth.server.users import address_of, networks_of, rate_limit_key
+from mcpd.auth.server.settings import Settings, UserFile, address_of, networks_of, rate_limit_key, read
 from mcpd.errors import ConfigurationError
 
 PROXIES = networks_of(["10.0.0.0/8", "2001:db8::1"])

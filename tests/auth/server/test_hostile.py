@@ -12,9 +12,8 @@ from urllib.parse import urlencode
 import pytest
 from support.login_stage import CALLBACK, PASSWORD, Browser, Login, stage, told, users_file
 
-from mcpd.auth.server import core, store as stores, users
-from mcpd.auth.server.settings import Settings, development
-from mcpd.auth.server.users import Throttle
+from mcpd.auth.server import core, settings, store as stores
+from mcpd.auth.server.settings import Settings, Throttle, development
 
 SCRIPT = "<script>alert(1)</script>"
 
@@ -237,14 +236,14 @@ async def test_password_guessing(tmp_path: Path, caplog: pytest.LogCaptureFixtur
 async def test_a_wrong_name_costs_as_much_as_a_wrong_password(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """H34 (AUTH-147): the same work, and the same answer."""
     costs: list[tuple[int, int, int]] = []
-    true = users._scrypt
+    true = settings._scrypt
 
     def counted(password: str, salt: bytes, log_n: int, r: int, p: int) -> bytes:
         costs.append((log_n, r, p))
         return true(password, salt, log_n, r, p)
 
-    people = users.Users(str(users_file(tmp_path)))
-    monkeypatch.setattr(users, "_scrypt", counted)
+    people = settings.Users(str(users_file(tmp_path)))
+    monkeypatch.setattr(settings, "_scrypt", counted)
     times: dict[str, list[float]] = {"ana": [], "nobody": []}
     for _ in range(3):
         for name, took in times.items():
@@ -279,7 +278,7 @@ def test_what_counts_failures_is_bounded() -> None:
     "hashed", ["", "x", "scrypt$15$8$1$!$!", "scrypt$30$8$1$AA$AA", "bcrypt$15$8$1$AA$AA", "a$b$c$d$e$f"]
 )
 def test_what_is_no_hash_is_nobodys_password(hashed: str) -> None:
-    assert not users.matches(hashed, "x")
+    assert not settings.matches(hashed, "x")
 
 
 # ------------------------------------------------------------------------------------- registration

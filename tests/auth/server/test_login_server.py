@@ -24,8 +24,7 @@ from support.login_stage import CALLBACK, PASSWORD, Browser, Login, Now, Stage, 
 
 from mcpd import Client, Context, Principal, Server
 from mcpd.auth.server.login_server import LoginServer
-from mcpd.auth.server.settings import Settings, UserFile, development, read
-from mcpd.auth.server.users import add_user as write_user, read_users
+from mcpd.auth.server.settings import Settings, UserFile, add_user as write_user, development, read, read_users
 from mcpd.auth.settings import read_tokens
 from mcpd.cli.commands.login import auth_command
 from mcpd.cli.listening import protection_of

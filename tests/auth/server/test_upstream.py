@@ -16,10 +16,9 @@ from joserfc.jwk import ECKey
 from support.login_stage import Browser, Login, Now, Stage, claims_of, stage, told, users_file
 from support.raw_http import Asked, as_json, raw_server
 
-from mcpd.auth.server.replies import OAuthError
-from mcpd.auth.server.settings import Provider, Settings, UserFile
+from mcpd.auth.server.clients import OAuthError
+from mcpd.auth.server.settings import Provider, Settings, UserFile, Users
 from mcpd.auth.server.upstream import GitHub, is_allowed
-from mcpd.auth.server.users import Users
 
 KEY = ECKey.generate_key("P-256", {"use": "sig"}, auto_kid=True)
 
