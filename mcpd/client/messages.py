@@ -234,10 +234,6 @@ def with_meta(members: Mapping[str, Any], added: Mapping[str, Any]) -> dict[str,
     return {**members, "_meta": {**meta, **added}}
 
 
-# Maximum number of cached headings.
-_KEPT = 200
-
-
 class Headings:
     """The headers of one client."""
 
@@ -245,7 +241,6 @@ class Headings:
         self._faults = faults
         # Mirrored arguments, by the name of the tool.
         self._mirrors: dict[str, tuple[Mirror, ...]] = {}
-        self._kept: dict[tuple[str, str | None, str], Heading] = {}
         self._other = Heading(is_request=False, in_session=False)
         self._request = Heading(is_request=True)
 
@@ -267,30 +262,14 @@ class Headings:
         if version is None:
             return self._request
 
-        named = SUBJECTS.get(method)
-        name = None if named is None else _value(members.get(named))
-        if name is None or (isinstance(name, str) and name not in self._mirrors):
-            return self._plain(method, name, version)
-
+        subject = SUBJECTS.get(method)
+        name = None if subject is None else _value(members.get(subject))
         fields = [("Mcp-Method", method)]
         if isinstance(name, str):
             fields.append(("Mcp-Name", encode_value(name).decode("ascii")))
             if method == "tools/call" and name in self._mirrors:
-                arguments = _value(members.get("arguments"))
-                fields += _mirrored(self._mirrors[name], arguments)
+                fields += _mirrored(self._mirrors[name], _value(members.get("arguments")))
         return Heading(is_request=True, in_session=False, version=version, fields=tuple(fields))
-
-    def _plain(self, method: str, name: str | None, version: str) -> Heading:
-        """Return the headers of a request without mirrored arguments, from a cache."""
-        found = self._kept.get((method, name, version))
-        if found is None:
-            if len(self._kept) >= _KEPT:
-                self._kept.clear()
-            named = () if name is None else (("Mcp-Name", encode_value(name).decode("ascii")),)
-            fields = (("Mcp-Method", method), *named)
-            found = Heading(is_request=True, in_session=False, version=version, fields=fields)
-            self._kept[method, name, version] = found
-        return found
 
     def set_tools(self, tools: Sequence[Tool]) -> list[Tool]:
         """Remember the mirrored arguments, and return the tools without those whose annotations are invalid

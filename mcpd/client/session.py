@@ -275,8 +275,7 @@ class ClientSession:
     def _send_request(
         self, method: str, members: Any, envelope: Envelope | None = None, wants_progress: bool = False
     ) -> ClientRequest:
-        # Keyword arguments would slow down every call.
-        request = ClientRequest(method, wants_progress=True) if wants_progress else ClientRequest(method)
+        request = ClientRequest(method, wants_progress=wants_progress)
         request_id, headings = self.pending.add(request), self.headings
         try:
             if trace_context.is_traced:

@@ -401,7 +401,7 @@ def _tokens(
         return (yield from _by_device(url, found, client.client, scopes, prover))
     server = found.server
     attempt = begin(settings, server, client.client.client_id, client.redirect_uri, found.resource, scopes)
-    returned: str = yield OpenBrowser(authorization_url(server, attempt, url), server.issuer, scopes or ())
+    returned: str = yield OpenBrowser(authorization_url(server, attempt, url))
     code = read_callback(server, attempt, returned)
     fields = {
         "grant_type": "authorization_code",

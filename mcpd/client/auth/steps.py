@@ -54,8 +54,6 @@ class OpenBrowser(Struct, frozen=True):
     """Send the user to a page. The result is the URL that the browser was redirected to."""
 
     url: str
-    issuer: str
-    scopes: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
         return f"OpenBrowser({self.url.partition('?')[0]})"

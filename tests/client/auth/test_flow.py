@@ -171,5 +171,5 @@ def test_no_step_shows_what_it_carries() -> None:
     """AUTH-057."""
     step = HttpStep("https://as.example/token?x=secret-1", "token endpoint", "POST", (("A", "secret-2"),), b"secret-3")
     answer = Response(200, (("x", "secret-4"),), b"secret-5")
-    visit = OpenBrowser("https://as.example/authorize?state=secret-6", "https://as.example")
+    visit = OpenBrowser("https://as.example/authorize?state=secret-6")
     assert "secret-" not in f"{step!r}{answer!r}{visit!r}"
