@@ -31,19 +31,12 @@ class AccessToken(BaseModel):
     claims: dict[str, Any] = {}
 
 
-class ClientRegistrationOptions(BaseModel):
+class ClientRegistrationOptions(BaseModel, extra="allow"):
     """An option of authorization servers. It has no effect."""
 
-    enabled: bool = False
-    client_secret_expiry_seconds: int | None = None
-    valid_scopes: list[str] | None = None
-    default_scopes: list[str] | None = None
 
-
-class RevocationOptions(BaseModel):
+class RevocationOptions(BaseModel, extra="allow"):
     """An option of authorization servers. It has no effect."""
-
-    enabled: bool = False
 
 
 class AuthSettings(BaseModel):
@@ -82,6 +75,7 @@ def caller_token() -> AccessToken | None:
     if caller is None or not caller.is_authenticated:
         return None
 
+    # mcpd does not keep tokens, so `token` stays empty.
     return AccessToken(
         client_id=caller.client or caller.subject,
         scopes=sorted(caller.scopes),
@@ -101,6 +95,7 @@ def authenticator(
         return Refusal(status, f"{text}\n", (("WWW-Authenticate", build("Bearer", params)),))
 
     async def authenticate(headers: Mapping[str, str]) -> Principal | Refusal:
+        # Tokens are accepted in this header only (RFC 6750, section 2.1), as by the library.
         scheme, _, sent = headers.get("authorization", "").partition(" ")
         token = await verifier.verify_token(sent) if scheme.lower() == "bearer" and sent else None
         # A verifier may return tokens that have expired.
@@ -133,11 +128,12 @@ def add_metadata(server: Server, settings: AuthSettings) -> None:
         "scopes_supported": settings.required_scopes,
         "bearer_methods_supported": ["header"],
     }
+    # Clients in web pages read the document before they log in, so every origin may (RFC 9728, section 3).
     response = RouteResponse(metadata_document(members), content_type="application/json")
     server.route(address[address.index(WELL_KNOWN) :], public=True, any_origin=True)(lambda: response)
 
 
 def _metadata_address(settings: AuthSettings) -> str | None:
-    """Return the address of the protected resource metadata, None if the server's own address is unknown."""
+    # Returns the address of the protected resource metadata, None if the server's own address is unknown.
     url = settings.resource_server_url
     return None if url is None else metadata_url(str(url), url.path or "")

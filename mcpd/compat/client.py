@@ -155,6 +155,7 @@ class Client:
         if result.isError and raise_on_error:
             raise ToolError(next((block.text for block in result.content if isinstance(block, TextContent)), ""))
 
+        # Structured content is an object in the versions that the library knows, so it wraps other results into one.
         data = structured = result.structuredContent
         if structured is not None and ((result.meta or {}).get("fastmcp") or {}).get("wrap_result"):
             data = structured.get("result")

@@ -58,6 +58,7 @@ class _Media:
         if (path is None) == (data is None):
             raise ValueError("Either path or data must be provided, and not both")
 
+        # The library expands variables and `~`, and servers are configured with such paths.
         self.path = Path(os.path.expandvars(str(path))).expanduser() if path else None
         self.data = data
         self.annotations = annotations
@@ -178,6 +179,7 @@ class File(_Media):
             try:
                 text = data.decode("utf-8")
             except UnicodeDecodeError:
+                # This cannot fail: each byte is a character.
                 text = data.decode("latin-1")
             resource = TextResourceContents(text=text, **members)
         else:
@@ -248,6 +250,7 @@ class _AtPath(_Held):
     @field_validator("path")
     @classmethod
     def _is_absolute(cls, path: Path) -> Path:
+        # A relative path would depend on the folder in which a host starts the server.
         if not path.is_absolute():
             raise ValueError("Path must be absolute")
         return path
@@ -289,6 +292,7 @@ class HoldsFolder(_AtPath):
             raise NotADirectoryError(f"Not a directory: {self.path}")
 
         glob = self.path.rglob if self.recursive else self.path.glob
+        # Clients cannot read folders, so only files are listed.
         return [file for file in glob(self.pattern or "*") if file.is_file()]
 
     async def read(self) -> str:

@@ -106,6 +106,7 @@ class ScalarElicitationType(Generic[T]):
 async def elicit(session: Any, message: str, response_type: Any, title: str | None, description: str | None) -> Any:
     """Ask with a form for a value, a choice, a model or a dataclass. Raises TypeError for other types."""
     if response_type is None:
+        # Version 4 has no default any more: an empty form cannot be told from a confirmation.
         raise TypeError("ctx.elicit() requires a response_type. Use `bool` for a confirmation.")
 
     schema, kind = _form(response_type)
@@ -124,7 +125,7 @@ async def elicit(session: Any, message: str, response_type: Any, title: str | No
 
 
 def _form(response_type: Any) -> tuple[dict[str, Any], Any]:
-    """Return the schema of a form, and the type that its response is validated as."""
+    # Returns the schema of a form, and the type that its response is validated as.
     if isinstance(response_type, (dict, list)) and get_origin(response_type) is None:
         return _choices(response_type)
     is_scalar = response_type in _PRIMITIVES or get_origin(response_type) in (Literal, list)
@@ -133,12 +134,13 @@ def _form(response_type: Any) -> tuple[dict[str, Any], Any]:
 
     kind: Any = ScalarElicitationType[response_type]
     schema = _schema(kind)
+    # The title would be the name of our own class, and users would see it.
     schema.pop("title", None)
     return schema, kind
 
 
 def _schema(hint: Any) -> dict[str, Any]:
-    """Return a schema whose enumerations are inlined, since forms have no references."""
+    # Returns a schema whose enumerations are inlined, since forms have no references.
     from mcpd.compat.fastmcp.functions import dereferenced, pruned
 
     schema = TypeAdapter(hint).json_schema()
@@ -155,10 +157,8 @@ def _schema(hint: Any) -> dict[str, Any]:
 
 
 def _choices(choices: Any) -> tuple[dict[str, Any], Any]:
-    """Return the schema and type of a choice: of these strings, or of several if they are in a nested list.
-
-    A dict has a title for each string.
-    """
+    # Returns the schema and type of a choice: of these strings, or of several if they are in a nested list.
+    # A dict has a title for each string.
     is_multiple = isinstance(choices, list) and len(choices) == 1 and isinstance(choices[0], (list, dict))
     given = choices[0] if is_multiple else choices
     if not given or not all(isinstance(name, str) for name in given):
@@ -184,6 +184,8 @@ def _check(schema: dict[str, Any]) -> None:
     if schema.get("type") != "object":
         raise TypeError(f"Elicitation schema must be an object schema, got type '{schema.get('type')}'.")
 
+    # Forms have flat fields of primitive types, since clients show an input for each one (2025-11-25
+    # client/elicitation).
     for name, member in schema.get("properties", {}).items():
         if not {"const", "enum", "oneOf"}.isdisjoint(member):
             continue

@@ -76,6 +76,7 @@ class WireError(ProtocolError):
 
     def __init__(self, code: int, message: str, data: Any = None) -> None:
         super().__init__(message, data)
+        # The base class would put its own text in the place of an empty message.
         self.message = message  # an empty message stays empty
         self.code = code
 

@@ -85,6 +85,7 @@ def refuse_overrides(server: Any, ours: type, library: str) -> None:
     """Raise NotHere if a server overrides a private method that nothing calls here. The override may hide tools."""
     for place in (vars(server), *(vars(kind) for kind in type(server).__mro__ if not issubclass(ours, kind))):
         for name in place:
+            # The methods that exist here are called here, so overriding those works.
             if _PRIVATE.fullmatch(name) and not hasattr(ours, name):
                 refuse(f"{type(server).__name__}.{name}, an override of a private method,", library)
 
@@ -110,7 +111,7 @@ def stand_in(name: str, text: str) -> Any:
 
 
 def _is_import(frame: FrameType, module: str) -> bool:
-    """Return whether the frame is at a readable statement that imports the module or names of it."""
+    # Returns whether the frame is at a readable statement that imports the module or names of it.
     names: list[str] = []
     for node in _statements(frame):
         if isinstance(node, ast.Import):
@@ -121,7 +122,7 @@ def _is_import(frame: FrameType, module: str) -> bool:
 
 
 def _is_guarded(frame: FrameType | None) -> bool:
-    """Return whether an ImportError would be caught, in this frame or in a caller."""
+    # Returns whether an ImportError would be caught, in this frame or in a caller.
     is_first = True
     while frame is not None:
         path = frame.f_code.co_filename
@@ -165,7 +166,7 @@ def _named(caught: ast.expr | None) -> set[str]:
 
 
 def _statements(frame: FrameType) -> Iterator[ast.stmt]:
-    """Yield the statements that contain the frame's line; a `try` only if its body contains it."""
+    # Yields the statements that contain the frame's line; a `try` only if its body contains it.
     line = frame.f_lineno
     for node in ast.walk(_tree(frame.f_code.co_filename)):
         if isinstance(node, ast.stmt):
@@ -264,6 +265,7 @@ def install(*, threads: bool = False) -> None:
     Plain functions run one after another in the thread of the event loop, as in those libraries. With `threads` they
     run in threads, as in servers of mcpd. Raises ConfigurationError if one of the libraries was already imported.
     """
+    # Classes of two libraries would meet in one server otherwise.
     loaded = [top for top in LIBRARIES if top in sys.modules and _is_real(top)]
     if loaded:
         raise ConfigurationError(
@@ -272,6 +274,7 @@ def install(*, threads: bool = False) -> None:
 
     _threads["used"] = threads
     if finder not in sys.meta_path:
+        # It is the first finder, so that an installed library is not found before.
         sys.meta_path.insert(0, finder)
 
 
@@ -297,17 +300,18 @@ def known_modules() -> dict[str, Names]:
 
 
 def _name_of_neighbor(module: str, name: str) -> Any:
-    """Find a name that this module of the library imports from another one, and that servers import from this one."""
+    # Finds a name that this module of the library imports from another one, and that servers import from this one.
     near = sorted(
         (other for other in known_modules() if _top(other) == _top(module) or other == "mcp.types"),
         key=lambda other: -len(commonprefix((other, module))),
     )
     values = (known_modules()[other].find(name) for other in near)
+    # The search ends at the first match, since each table may load modules.
     return next((value for value in values if value is not Names.MISSING), Names.MISSING)
 
 
 def _missing_module(module: str) -> Names:
-    """Return an empty table for an unknown module. Raises MissingModule if the importing code handles that."""
+    # Returns an empty table for an unknown module. Raises MissingModule if the importing code handles that.
     if not stands_in(module, 2):
         raise MissingModule(missing_text(module, LIBRARIES[_top(module)]), name=module)
     return Names()
@@ -318,7 +322,7 @@ def _top(module: str) -> str:
 
 
 def _is_real(top: str) -> bool:
-    """Return whether the library itself was imported before. Then all its modules are its own."""
+    # Returns whether the library itself was imported before. Then all its modules are its own.
     module = sys.modules.get(top)
     return module is not None and not isinstance(module, Facade)
 

@@ -53,7 +53,7 @@ def _module(place: str) -> Any:
 
 @cache
 def _public_names(place: str) -> frozenset[str]:
-    """The names that a module defines, but not the classes and functions that it imports."""
+    # The names that a module defines, but not the classes and functions that it imports.
     module = _module(place)
     return frozenset(
         name
@@ -65,7 +65,6 @@ def _public_names(place: str) -> frozenset[str]:
 
 
 def _package(package: str, names: Names, modules: str) -> dict[str, Names]:
-    """Return the table of a package and of the modules in it that have the same names."""
     return dict.fromkeys((package, *(f"{package}.{module}" for module in modules.split())), names)
 
 

@@ -12,6 +12,7 @@ import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from importlib.util import find_spec
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict
@@ -60,10 +61,11 @@ class _Settings(BaseModel):
 
     @classmethod
     def load(cls, given: dict[str, Any]) -> Self:
-        """Return the given settings, completed by the environment. Raises pydantic's ValidationError."""
+        # Returns the given settings, completed by the environment. Raises pydantic's ValidationError.
         values = dict(given)
         for name, field in cls.model_fields.items():
             text = os.environ.get(f"FASTMCP_{name.upper()}")
+            # Arguments of the constructor go before the environment.
             if text is not None and name not in given and field.annotation is not Any:
                 is_list = field.annotation == list[str]
                 values[name] = from_json(text) if is_list else text.upper() if name == "log_level" else text
@@ -221,6 +223,7 @@ class HighLevelServer:
         if transport == "sse":
             _announce_sse(self._path(options))
         host = self._option(options, "host")
+        # IPv6 addresses have brackets in a URL.
         address = f"[{host}]" if ":" in host else host
         return Settings(http=f"{address}:{self._option(options, 'port')}", http_settings=self._http_settings(options))
 
@@ -257,7 +260,17 @@ class HighLevelServer:
     @property
     def session_manager(self) -> Any:
         """For applications that mount several servers: `async with mcp.session_manager.run()`."""
-        return _SessionManager(self.__mcpd_server__())
+        server = self.__mcpd_server__()
+
+        @asynccontextmanager
+        async def run() -> AsyncIterator[None]:
+            await server.open()
+            try:
+                yield
+            finally:
+                await server.aclose()
+
+        return SimpleNamespace(run=run)
 
     # -- routes ------------------------------------------------------------------------------
 
@@ -288,22 +301,8 @@ def _announce_sse(path: str) -> None:
     print(text, file=sys.stderr, flush=True)  # noqa: T201 - for people
 
 
-class _SessionManager:
-    def __init__(self, server: McpdServer) -> None:
-        self._server = server
-
-    @asynccontextmanager
-    async def run(self) -> AsyncIterator[None]:
-        await self._server.open()
-        try:
-            yield
-        finally:
-            await self._server.aclose()
-
-
 def _route(function: Callable[..., Any]) -> Callable[[RouteRequest], Any]:
-    """Return a route of mcpd for a function of Starlette's request, by way of ASGI."""
-
+    # Returns a route of mcpd for a function of Starlette's request, by way of ASGI.
     async def answer(request: RouteRequest) -> Any:
         from starlette.requests import Request
 
@@ -329,6 +328,7 @@ def _route(function: Callable[..., Any]) -> Callable[[RouteRequest], Any]:
             b"".join(parts),
             status=start["status"],
             headers=[(name, value) for name, value in headers if name not in _FRAMING],
+            # Starlette always sets one, but an author's response may lack it.
             content_type=dict(headers).get("content-type", "application/octet-stream"),
         )
 

@@ -78,7 +78,7 @@ class Component(BaseModel):
         return {**meta, "fastmcp": own}
 
     def _listed(self, model: type[M], changed: Mapping[str, Any], **members: Any) -> M:
-        """Return what clients see of it, with some members changed."""
+        # Returns what clients see of it, with some members changed.
         shared = {name: getattr(self, name) for name in ("name", "title", "description", "icons")}
         return model(**{**shared, **members, "_meta": self.get_meta(), **changed})
 
@@ -98,7 +98,7 @@ def given(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _public(meta: Any) -> dict[str, Any]:
-    """Return the library's own part of a `_meta` without private members."""
+    # Returns the library's own part of a `_meta` without private members.
     return {name: value for name, value in (meta or {}).items() if not name.startswith("_")}
 
 
@@ -131,6 +131,7 @@ def newest(components: list[Any]) -> list[Any]:
 
 
 def _newest(group: list[Any]) -> Any:
+    # Lists show one component for each name, since clients know nothing of versions.
     best = max(group, key=lambda component: _order(component.version))
     versions = [component.version for component in group if component.version is not None]
     if not versions:
@@ -142,7 +143,7 @@ def _newest(group: list[Any]) -> Any:
 
 
 def _order(version: str | None) -> Any:
-    """Return the sort key of a version. Numbers compare as numbers, and no version comes before all others."""
+    # Returns the sort key of a version. Numbers compare as numbers, and no version comes before all others.
     if version is None:
         return (0, ())
     parts = version.lstrip("v").replace("-", ".").split(".")
@@ -163,6 +164,7 @@ class Store:
 
     def add(self, component: Any) -> Any:
         """Add a component. Returns the one that has its key. Raises ValueError if duplicates are errors."""
+        # Versions of a component stand beside each other, and only equal ones replace each other.
         key = component.identity, component.version
         if key in self._by_key:
             if self.on_duplicate == "error":
@@ -214,6 +216,7 @@ class Visibility:
 
     def add(self, enables: bool, *, only: bool = False, **filters: Any) -> None:
         """Add a rule. With `only`, it disables all other components."""
+        # Later rules win, so this one comes before the rule that enables.
         if only:
             self._rules.append(Rule(False, {}))
         self._rules.append(Rule(enables, filters))
@@ -307,6 +310,7 @@ class Mount:
         return f"{self.namespace}_{name}" if self.namespace else name
 
     def uri(self, uri: str) -> str:
+        # The scheme stays, since hosts choose by it what to do with a resource.
         scheme, mark, path = uri.partition("://")
         return f"{scheme}{mark}{self.namespace}/{path}" if self.namespace and mark else uri
 
@@ -372,6 +376,7 @@ async def open_lifespans(server: Any) -> AsyncIterator[Any]:
     async with AsyncExitStack() as stack:
         own = server.own_lifespan
         value = {} if own is None else await stack.enter_async_context(own(server))
+        # Mounted servers run in the same process, for as long as the outer server.
         for mount in server.mounts:
             await stack.enter_async_context(open_lifespans(mount.server))
         yield value

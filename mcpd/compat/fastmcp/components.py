@@ -96,6 +96,7 @@ class Tool(Component):
 
         description, parameters = _input_schema(function)
         schema = _output_schema(function) if output_schema is NotSet else output_schema
+        # Before 2026-07-28 structured content is an object (2025-11-25 server/tools, output schema).
         if isinstance(schema, dict) and not is_object(schema):
             raise ValueError(
                 f"Output schemas must represent object types due to MCP spec limitations. Received: {schema!r}"
@@ -165,6 +166,7 @@ class FunctionTool(Tool):
         except PydanticValidationError as error:
             raise ValidationError(str(error), log_level=logging.WARNING) from error
 
+        # A TimeoutError of the function itself is not the tool's time limit.
         limit = asyncio.timeout(self.timeout)
         try:
             async with limit:
@@ -185,7 +187,7 @@ def _hide(function: Function, name: str) -> None:
 
 
 def _input_schema(function: Function) -> tuple[str | None, dict[str, Any]]:
-    """Return the description, and the schema of the arguments, which the docstring may describe."""
+    # Returns the description, and the schema of the arguments, which the docstring may describe.
     description, texts = described(function.doc)
     for line in dropped_lines(function.doc):
         text = 'function %s: the line %r of its docstring reaches no client, since it is not "name: text"'
@@ -338,7 +340,7 @@ class FunctionPrompt(Prompt):
             raise PromptError(f"Error rendering prompt {self.name!r}: {error}") from error
 
     def _parsed(self, name: str, value: Any) -> Any:
-        """Return an argument, which clients send as text. Values of other types are JSON."""
+        # Returns an argument, which clients send as text. Values of other types are JSON.
         hint, written = self._function.hints.get(name), self._function.arguments[name].annotation
         if hint is None or hint is str or not isinstance(value, str):
             return value
@@ -361,7 +363,7 @@ class FunctionPrompt(Prompt):
 
 
 def _argument_description(function: Function, name: str, text: str | None) -> str | None:
-    """Return the description of an argument. For other types than text it includes the JSON schema."""
+    # Returns the description of an argument. For other types than text it includes the JSON schema.
     written = function.arguments[name].annotation
     if written in (str, function.signature.empty):
         return text
@@ -424,6 +426,7 @@ def _result(value: Any, mime_type: str | None, meta: dict[str, Any] | None) -> R
     meta = public_meta(meta)
     if isinstance(value, (str, bytes)):
         return ResourceResult([ResourceContent(value, mime_type, meta)])
+    # Each content may have a `_meta` of its own, which goes before that of the resource.
     if isinstance(value, list) and value and isinstance(value[0], ResourceContent):
         result = ResourceResult(value)
         if meta is not None:
@@ -437,7 +440,7 @@ def _result(value: Any, mime_type: str | None, meta: dict[str, Any] | None) -> R
 
 
 def _members(function: Function, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the options of a decorator as members. Without a description, the docstring is used."""
+    # Returns the options of a decorator as members. Without a description, the docstring is used.
     members = {"description": function.doc, **given(options)}
     if isinstance(members.get("annotations"), dict):
         members["annotations"] = Annotations(**members["annotations"])
@@ -542,7 +545,7 @@ _QUERY = re.compile(r"\{\?([^}]+)\}")
 
 
 def _encoded(text: str) -> str:
-    """Return a text with the characters percent-encoded that a URI may write in two ways."""
+    # Returns a text with the characters percent-encoded that a URI may write in two ways.
     return quote(text, safe=":/?#[]@!$&'()*+,;=%", errors="replace")
 
 
@@ -579,7 +582,7 @@ class ResourceTemplate(Component):
 
     @cached_property
     def _path(self) -> tuple[list[str], list[str], set[int]]:
-        """The fixed texts of the path, the variables between them, and the indexes of those that may contain "/"."""
+        # The fixed texts of the path, the variables between them, and the indexes of those that may contain "/".
         parts = re.split(r"\{([^}]+)\}", _QUERY.sub("", self.uri_template))
         names = parts[1::2]
         wide = {index for index, name in enumerate(names) if name.endswith("*")}
@@ -587,7 +590,7 @@ class ResourceTemplate(Component):
 
     @cached_property
     def _query(self) -> dict[str, str]:
-        """The variables of the query, and their names as parameters."""
+        # The variables of the query, and their names as parameters.
         query = _QUERY.search(self.uri_template)
         names = [name.strip().removesuffix("*") for name in query[1].split(",")] if query else ()
         return {name: _identifier(name) for name in names}
@@ -608,6 +611,7 @@ class ResourceTemplate(Component):
             return None
 
         variables: dict[str, Any] = dict(zip(names, map(unquote, values), strict=True))
+        # Parameters of a query may come in any order, and be left out.
         sent = parse_qs(query, keep_blank_values=True)
         for name, parameter in self._query.items():
             if name in sent and parameter not in variables:

@@ -46,6 +46,7 @@ class _SessionState:
         self.visibility = Visibility()
 
 
+# A session's state ends with its connection. Nothing else refers to it.
 _states: WeakKeyDictionary[object, _SessionState] = WeakKeyDictionary()
 
 
@@ -235,6 +236,7 @@ class Context(SharedContext):
     async def set_state(self, key: str, value: Any, *, serializable: bool = True) -> None:
         """Keep a value for the session. With `serializable=False`, keep it for this request only."""
         self._values.pop(key, None)
+        # A value that cannot be serialized may belong to the request, such as an open file.
         values = _session_state().values if serializable else self._values
         values[key] = value
 
@@ -338,6 +340,7 @@ def get_http_headers(include_all: bool = False, include: set[str] | None = None)
 
     Headers of the connection and credentials are omitted, unless `include` names them.
     """
+    # Servers pass these headers on to other services, which must not receive credentials by accident.
     omitted = frozenset() if include_all else _OMITTED_HEADERS - {name.lower() for name in include or ()}
     exchange = current_exchange.get(None)
     headers = {} if exchange is None else RequestHeaders.of(exchange.origin.fields)
@@ -380,6 +383,7 @@ class _Depends(Dependency[Any]):
 
     async def __aenter__(self) -> Any:
         call = _call.get()
+        # Functions that need the same factory share its value during a call, such as a database session.
         key = self.factory if not self._given else id(self)
         if key not in call.values:
             arguments = {name: await _enter(value) for name, value in self._given.items()}

@@ -59,6 +59,7 @@ class Function:
         elif not inspect.isroutine(fn) and not isinstance(fn, functools.partial):
             fn = fn.__call__
         self.fn: Callable[..., Any] = fn
+        # The signature names the parameters. The types in it may be strings, so hints are read beside it.
         self.signature = inspect.signature(fn)
         self.hints = {name: _with_description(hint) for name, hint in type_hints(fn).items()}
         self.injected = self._find_injected()
@@ -69,6 +70,7 @@ class Function:
         if self.component_name == "<lambda>":
             raise ValueError("You must provide a name for lambda functions")
         for parameter in self.signature.parameters.values():
+            # Clients send arguments by name, so a function must accept all of them by name.
             if parameter.kind is parameter.VAR_POSITIONAL:
                 raise ValueError(f"Functions with *args are not supported as {kind}")
             if parameter.kind is parameter.VAR_KEYWORD and not takes_keywords:
@@ -125,6 +127,7 @@ class Function:
         wrapper: Any = bind
         wrapper.__name__ = wrapper.__qualname__ = self.name
         wrapper.__signature__ = signature
+        # pydantic evaluates strings in the function's own module.
         wrapper.__module__ = self.fn.__module__
         wrapper.__annotations__ = {
             name: self.hints.get(name, parameter.annotation)
@@ -148,6 +151,7 @@ class Function:
         async with AsyncExitStack() as stack:
             injected = await resolve(self.injected, stack) if self.injected else {}
             function = functools.partial(self.fn, **values, **injected)
+            # Only calls that may block go to a thread.
             is_plain = not is_coroutine_function(self.fn) and not inspect.isasyncgenfunction(self.fn)
             result = await call(functools.partial(_call_fully, function), in_thread=in_thread and is_plain)
             return [item async for item in result] if inspect.isasyncgen(result) else result
@@ -159,7 +163,7 @@ def _call_fully(function: Callable[[], Any]) -> Any:
 
 
 def _with_description(hint: Any) -> Any:
-    """Return `Annotated[str, "text"]` with the text as its description."""
+    # Returns `Annotated[str, "text"]` with the text as its description.
     if get_origin(hint) is Annotated and len(parts := get_args(hint)) == 2 and isinstance(parts[1], str):
         return Annotated[parts[0], Field(description=parts[1])]
     return hint
@@ -220,7 +224,7 @@ def dropped_lines(doc: str | None) -> list[str]:
 
 
 def _sections(lines: list[str]) -> list[tuple[str, list[str]]]:
-    """Return each heading with its indented block. Lines outside of sections have the heading ""."""
+    # Returns each heading with its indented block. Lines outside of sections have the heading "".
     found: list[tuple[str, list[str]]] = [("", [])]
     is_code = False
     at = 0
@@ -243,13 +247,13 @@ def _indent(block: list[str]) -> int:
 
 
 def _is_prose(block: list[str]) -> bool:
-    """Return whether none of the outermost lines has a colon."""
+    # Returns whether none of the outermost lines has a colon.
     indent = _indent(block)
     return not any(":" in line and line[indent : indent + 1].strip() for line in block)
 
 
 def _entries(block: list[str]) -> dict[str, str]:
-    """Return the texts of `name (type): text`. Lines that are indented below lose two indents, or all they have."""
+    # Returns the texts of `name (type): text`. Lines that are indented below lose two indents, or all they have.
     found: dict[str, list[str]] = {}
     current: list[str] = []
     indent = _indent(block)
@@ -343,7 +347,7 @@ def tool_result(value: Any, schema: dict[str, Any] | None, annotation: Any) -> T
 
 
 def _blocks(value: Any) -> list[Any]:
-    """Return a value as content blocks. A list without content in it is a single text."""
+    # Returns a value as content blocks. A list without content in it is a single text.
     if value is None:
         return []
     if isinstance(value, (list, tuple)) and (not value or any(isinstance(item, _CONTENT) for item in value)):
@@ -358,6 +362,7 @@ def _block(item: Any) -> Any:
     if isinstance(item, bytes):
         try:
             return TextContent(text=item.decode())
+        # There is no block for bytes without a MIME type.
         except UnicodeDecodeError:
             return TextContent(text=b64encode(item).decode())
     return TextContent(text=item if isinstance(item, str) else _ANYTHING.dump_json(item, fallback=str).decode())
@@ -414,6 +419,7 @@ def dereferenced(schema: dict[str, Any]) -> dict[str, Any]:
 def pruned(schema: dict[str, Any]) -> dict[str, Any]:
     """Remove titles, and follow a reference at the root."""
     root = _definition(schema, schema.get("$ref"))
+    # Clients expect an object at the root, and pydantic puts a reference there for recursive models.
     if "type" not in schema and root is not None:
         schema = {**{name: value for name, value in schema.items() if name != "$ref"}, **root}
     _remove_titles(schema)
@@ -483,6 +489,7 @@ def output_schema(hint: Any) -> dict[str, Any] | None:
         schema = _schema(bare)
         if not is_object(schema):
             schema = _schema(_WrappedResult[bare])  # type: ignore[valid-type]
+            # Clients of the library unwrap such a result again.
             schema[_WRAPS] = True
     except (PydanticSchemaGenerationError, TypeError):
         return None

@@ -76,6 +76,7 @@ class Middleware:
 
     async def __call__(self, context: MiddlewareContext[Any], call_next: Any) -> Any:
         """Call the hooks for a message, the most general first."""
+        # The hook of the method is innermost, since it is the most special one.
         step: Next = call_next
         if context.method in _HOOKS:
             step = partial(getattr(self, _HOOKS[context.method]), call_next=step)
@@ -304,6 +305,7 @@ class RetryMiddleware(_Logs):
                 delay = min(self.base_delay * self.backoff_multiplier**attempt, self.max_delay)
                 text = "Request %s failed: %s. Retrying in %.1fs..."
                 self.logger.warning(text, printable(context.method or ""), printable(str(error)), delay)
+            # This is outside of the handler, so that the exception and its frames are freed first.
             await asyncio.sleep(delay)
         return await call_next(context)
 
@@ -367,6 +369,7 @@ class _Limiting(Middleware):
             client = str(await client if inspect.isawaitable(client) else client)
         if client not in self._limiters:
             self._limiters[client] = self._make()
+            # A client can send any id, so the number of ids is limited.
             if len(self._limiters) > _MAX_CLIENTS:
                 self._limiters.popitem(last=False)
         self._limiters.move_to_end(client)
@@ -428,6 +431,7 @@ class ResponseLimitingMiddleware(Middleware):
 
         texts = [block.text for block in result.content if isinstance(block, TextContent)]
         text = "\n\n".join(texts) if texts else result.model_dump_json()
+        # The rest of the result, such as braces and names of members, takes some bytes, too.
         room = max(0, self.max_size - len(self.truncation_suffix.encode()) - 50)
         return ToolResult([TextContent(text=text.encode()[:room].decode(errors="ignore") + self.truncation_suffix)])
 
@@ -479,6 +483,7 @@ class ResponseCachingMiddleware(Middleware):
             return cached[1]
 
         result = await call_next(context)
+        # Failures are not cached, since the next call may succeed.
         size = len(pydantic_core.to_json(result, fallback=str))
         if size <= self._max_size and not getattr(result, "is_error", False):
             self._cached[key] = time.monotonic() + (settings.get("ttl") or seconds), result

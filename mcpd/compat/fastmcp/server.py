@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import secrets
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, NoReturn, TypeVar
@@ -112,6 +112,22 @@ _PROMPTS = _Kind(
 )  # fmt: skip
 
 
+def _list_method(kind: _Kind) -> Callable[[FastMCP[Any]], Awaitable[list[Any]]]:
+    async def list_components(self: FastMCP[Any]) -> list[Any]:
+        return await self._list(kind)
+
+    return list_components
+
+
+def _dict_method(kind: _Kind) -> Callable[[FastMCP[Any]], Awaitable[dict[str, Any]]]:
+    async def get_components(self: FastMCP[Any]) -> dict[str, Any]:
+        # A subclass may list less.
+        components = await getattr(self, f"list_{kind.plural}")()
+        return {component.identity: component for component in components}
+
+    return get_components
+
+
 def _missing(name: str) -> Any:
     def refused(*_: Any, **__: Any) -> NoReturn:
         refuse(name, "fastmcp")
@@ -174,6 +190,7 @@ class FastMCP(HighLevelServer, Generic[LifespanResultT]):
             website_url=website_url,
             icons=list(icons or ()),
         )
+        # The library's models drop members that the specification does not have.
         self._mcp_server.keeps_unknown = False
         self._register_handlers()
         for tool in tools or ():
@@ -349,30 +366,16 @@ class FastMCP(HighLevelServer, Generic[LifespanResultT]):
         components: list[Any] = await self._through(request.method, request, last)
         return components
 
-    async def list_tools(self) -> list[Any]:
-        """Return the enabled tools, of this server and of mounted ones."""
-        return await self._list(_TOOLS)
+    list_tools = _list_method(_TOOLS)
+    list_resources = _list_method(_RESOURCES)
+    list_resource_templates = _list_method(_TEMPLATES)
+    list_prompts = _list_method(_PROMPTS)
 
-    async def list_resources(self) -> list[Any]:
-        return await self._list(_RESOURCES)
-
-    async def list_resource_templates(self) -> list[Any]:
-        return await self._list(_TEMPLATES)
-
-    async def list_prompts(self) -> list[Any]:
-        return await self._list(_PROMPTS)
-
-    async def get_tools(self) -> dict[str, Any]:
-        return _by_identity(await self.list_tools())
-
-    async def get_resources(self) -> dict[str, Any]:
-        return _by_identity(await self.list_resources())
-
-    async def get_resource_templates(self) -> dict[str, Any]:
-        return _by_identity(await self.list_resource_templates())
-
-    async def get_prompts(self) -> dict[str, Any]:
-        return _by_identity(await self.list_prompts())
+    # Version 2 returns the lists as dicts.
+    get_tools = _dict_method(_TOOLS)
+    get_resources = _dict_method(_RESOURCES)
+    get_resource_templates = _dict_method(_TEMPLATES)
+    get_prompts = _dict_method(_PROMPTS)
 
     # -- single components -------------------------------------------------------------------
 
@@ -384,7 +387,7 @@ class FastMCP(HighLevelServer, Generic[LifespanResultT]):
         return next(iter(newest(enabled)), None)
 
     async def _mounted(self, kind: _Kind, identity: str) -> tuple[Any, str, Any]:
-        """Return the mounted server that has a component, its name there, and the component; or (None, "", None)."""
+        # Returns the mounted server that has a component, its name there, and the component; or (None, "", None).
         for mount in self.mounts:
             name = kind.own_name(mount, identity)
             component = None if name is None else await getattr(mount.server, f"get_{kind.noun}")(name)
@@ -467,7 +470,7 @@ class FastMCP(HighLevelServer, Generic[LifespanResultT]):
         return result
 
     async def _mounted_or_raise(self, identity: str, *kinds: _Kind) -> tuple[Any, str]:
-        """Return the mounted server that has a component of one of these kinds, and its name there."""
+        # Returns the mounted server that has a component of one of these kinds, and its name there.
         for kind in kinds:
             server, name, _ = await self._mounted(kind, identity)
             if server is not None:
@@ -475,7 +478,7 @@ class FastMCP(HighLevelServer, Generic[LifespanResultT]):
         raise NotFoundError(f"Unknown {kinds[0].noun}: {identity!r}")
 
     async def _guarded(self, call: Callable[[], Any], kind: type[FastMCPError], action: str) -> Any:
-        """Call a component. An exception becomes an error of this kind, which has its message unless that is masked."""
+        # Calls a component. An exception becomes an error of this kind, which has its message unless that is masked.
         try:
             return await call()
         except FastMCPError as error:
@@ -483,6 +486,7 @@ class FastMCP(HighLevelServer, Generic[LifespanResultT]):
             raise
         except Exception as error:
             log.error("error %s", printable(action), exc_info=True)
+            # The text of a TimeoutError is empty, which would help nobody.
             if isinstance(error, TimeoutError):
                 raise kind("Upstream request timed out, please retry") from error
             raise kind(f"Error {action}" if self._mask_error_details else f"Error {action}: {error}") from error
@@ -509,6 +513,7 @@ class FastMCP(HighLevelServer, Generic[LifespanResultT]):
         return (await self.call_tool(key, arguments)).to_mcp_result()
 
     async def _handle_list_tools(self, request: Any) -> features.ListToolsResult:
+        # An override may return a result instead of a list, as in some versions of the library.
         listed = await self._list_tools_mcp()
         page, cursor = self._page(listed if isinstance(listed, list) else listed.tools, request)
         return features.ListToolsResult(tools=page, nextCursor=cursor)
@@ -549,7 +554,7 @@ class FastMCP(HighLevelServer, Generic[LifespanResultT]):
             ).to_mcp_prompt_result()
 
     def _page(self, items: list[Any], request: Any) -> tuple[list[Any], str | None]:
-        """Return a page of a list, and the cursor of the next one."""
+        # Returns a page of a list, and the cursor of the next one.
         if self.list_page_size is None:
             return items, None
 
@@ -579,8 +584,6 @@ def _check_options(options: dict[str, Any], providers: Any) -> None:
 
 
 def _registered(function: Any, add: Callable[[Any], object]) -> Any:
-    """Register a function, or return a decorator that does."""
-
     def register(function: F) -> F:
         add(function)
         try:
@@ -593,19 +596,15 @@ def _registered(function: Any, add: Callable[[Any], object]) -> Any:
     return register if function is None else register(function)
 
 
-def _by_identity(components: list[Any]) -> dict[str, Any]:
-    return {component.identity: component for component in components}
-
-
 def _requested_version(request: Any) -> str | None:
-    """Return the version of a component that the client asks for in `_meta.fastmcp.version`."""
+    # Returns the version of a component that the client asks for in `_meta.fastmcp.version`.
     wanted = getattr(request.params.meta, "fastmcp", None) if request.params.meta is not None else None
     return str(wanted["version"]) if isinstance(wanted, dict) and wanted.get("version") else None
 
 
 @contextmanager
 def _as_responses(not_found: str, data: Any = None) -> Iterator[None]:
-    """Turn the library's errors into error responses."""
+    # Turns the library's errors into error responses.
     try:
         yield
     except (NotFoundError, DisabledError) as error:

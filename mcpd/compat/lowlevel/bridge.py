@@ -138,13 +138,14 @@ class _Bridge:
         options = self._app.initialization_options
 
         result = await _awaited(native(exchange, params))
+        # Programs change the instructions after the server was made.
         result.instructions = (options or self._app.identity).instructions
         if options is not None and options.capabilities.experimental:
             result.capabilities.experimental = options.capabilities.experimental
         return result
 
     async def handle(self, method: str, native: Handler, exchange: Exchange, params: Any) -> Any:
-        """Serve a request with the author's handler, or without one with mcpd's own (`native`)."""
+        # Serves a request with the author's handler, or without one with mcpd's own (`native`).
         handler = self._app.request_handlers.get(_REQUESTS[method])
         if handler is None and method == "completion/complete":
             raise MethodNotFound(f"Method not found: {method}")  # mcpd's own handler knows none of the prompts
@@ -174,7 +175,7 @@ class _Bridge:
         return self._result(method, result)
 
     async def handle_notification(self, method: str, exchange: Exchange, params: Any) -> None:
-        """Pass a notification to the author's handler, if there is one."""
+        # Passes a notification to the author's handler, if there is one.
         handler = self._app.notification_handlers.get(_NOTIFICATIONS[method])
         if handler is None:
             return
@@ -216,6 +217,7 @@ class _Bridge:
     def _result(self, method: str, result: Any) -> Any:
         from pydantic import RootModel  # slow to import, and not needed before the first response
 
+        # Handlers that authors put into the table themselves return a `ServerResult`.
         if isinstance(result, RootModel):
             result = result.root
         if isinstance(result, ErrorData):
@@ -238,11 +240,12 @@ def _message(method: str, exchange: Exchange) -> dict[str, Any]:
 
 
 def _error_answer(error: Exception, exchange: Exchange, method: str) -> BaseException:
-    """Return the error response for an exception, with the code and message that its own library uses."""
+    # Returns the error response for an exception, with the code and message that its own library uses.
     if isinstance(error, ProtocolError):
         return error
     if isinstance(error, McpError):
         return _mcp_error(error.error, exchange)
+    # A cancellation or a request for input is not a failure of the handler.
     if not is_failure(error):
         return error
 
@@ -251,8 +254,9 @@ def _error_answer(error: Exception, exchange: Exchange, method: str) -> BaseExce
 
 
 def _mcp_error(error: ErrorData, exchange: Exchange) -> BaseException:
-    """Return an author's error response. URL elicitations are requested in the way of the protocol version."""
+    # Returns an author's error response. URL elicitations are requested in the way of the protocol version.
     pages = error.data.get("elicitations") if isinstance(error.data, dict) else None
+    # Any other error is sent as it is, with the author's code.
     if error.code != URL_ELICITATION_REQUIRED or not pages:
         return WireError(error.code, error.message, error.data)
     if exchange.call.version.has_error(UrlElicitationRequired):

@@ -16,7 +16,15 @@ from anyio import CancelScope
 from mcpd import __version__
 from mcpd.compat.errors import UrlElicitationRequiredError
 from mcpd.compat.install import current_program, is_taken_over, refuse
-from mcpd.compat.lowlevel.session import Handler, RequestContext, add_handler, add_handlers, lifespan, request_ctx
+from mcpd.compat.lowlevel.session import (
+    Handler,
+    RequestContext,
+    RequestT,
+    add_handler,
+    add_handlers,
+    lifespan,
+    request_ctx,
+)
 from mcpd.compat.lowlevel.wire import schema_problem
 from mcpd.compat.types import features
 from mcpd.compat.types.base import (
@@ -37,7 +45,6 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., Any])
 LifespanResultT = TypeVar("LifespanResultT")
-RequestT = TypeVar("RequestT")
 
 Decorator = Callable[[Any], Any]
 Lifespan = Callable[[Any], AbstractAsyncContextManager[Any]]
@@ -153,8 +160,7 @@ class Server(Generic[LifespanResultT, RequestT]):
     # -- other requests ----------------------------------------------------------------------
 
     def _handles(self, request: type[BaseRequest], answer: Callable[[Any, Any], Awaitable[Any]]) -> Decorator:
-        """Return a decorator whose function serves a request: `answer(function, message)` returns the result."""
-
+        # Returns a decorator whose function serves a request: `answer(function, message)` returns the result.
         def register(function: F) -> F:
             async def handle(message: Any) -> features.ServerResult:
                 return features.ServerResult(await answer(function, message))
@@ -174,12 +180,14 @@ class Server(Generic[LifespanResultT, RequestT]):
         async def answer(function: Any, message: features.CallToolRequest) -> features.CallToolResult:
             name, arguments = message.params.name, message.params.arguments or {}
             try:
+                # The list function is called once for the schemas if the client has not listed the tools.
                 tool = await self._listed_tool(name)
                 if validate_input and tool is not None:
                     problem = schema_problem(arguments, tool.inputSchema)
                     if problem is not None:
                         return failed_result(f"Input validation error: {problem}")
                 return _tool_result(await function(name, arguments), tool)
+            # Clients handle this error by its code, so it must not become a result.
             except UrlElicitationRequiredError:
                 raise
             except Exception as error:
@@ -347,6 +355,7 @@ class Server(Generic[LifespanResultT, RequestT]):
         if initialization_options is not None:
             self.initialization_options = initialization_options
 
+        # A program with streams of its own cancels this call when its stdin ends, before our answers are written.
         with CancelScope(shield=is_own):
             await current_program().serve(self.__mcpd_server__(), Settings(stdio=True))
 
@@ -437,7 +446,7 @@ async def _ping(message: Any) -> features.ServerResult:
 
 
 def _takes(function: Callable[..., Any], request: type[BaseRequest]) -> bool:
-    """Return whether a list function takes the request: by its annotation, or without one by a missing default."""
+    # Returns whether a list function takes the request: by its annotation, or without one by a missing default.
     first = None
     try:
         first = next(iter(inspect.signature(function).parameters.values()), None)

@@ -168,6 +168,7 @@ def request_of(origin: Origin) -> Any:
     except ImportError:
         return HttpRequest(RequestHeaders.of(origin.fields))
 
+    # ASGI has lower-case names, and Starlette compares them as they are.
     headers = [(name.lower(), value) for name, value in origin.fields]
     return Request(
         {"type": "http", "method": "POST", "path": "/mcp", "query_string": b"", "headers": headers, "scheme": "http"}
@@ -299,7 +300,7 @@ def is_input_required(result: Any) -> bool:
 
 
 async def _with_inputs(exchange: Exchange, params: Any, call: Callable[[], Awaitable[Any]], members: Any) -> Any:
-    """Call a handler until it needs no more input. `members` are its params as a dict."""
+    # Calls a handler until it needs no more input. `members` are its params as a dict.
     inputs = _NO_INPUTS
     if members and ("inputResponses" in members or "requestState" in members):
         from mcpd.compat.types.client_requests import parse_responses
@@ -374,7 +375,7 @@ class ServerSession:
 
     @property
     def _exchange(self) -> Exchange:
-        """The current request of this client; outside of a request, its latest one."""
+        # The current request of this client; outside of a request, its latest one.
         exchange = current_exchange.get(None)
         return exchange if exchange is not None and exchange.peer is self._latest.peer else self._latest
 
@@ -479,6 +480,7 @@ class ServerSession:
                 await exchange.peer.request("ping", None, exchange.call, seconds)
                 return {}
             question = question_of(request)
+            # Clients that cannot be asked would not answer, or close the connection.
             if not exchange.asking.can_ask(question):
                 raise McpError(-32600, REFUSALS[request.method])
             key = exchange.asking.next_key()
@@ -505,6 +507,7 @@ class ServerSession:
     ) -> None:
         """Send a log message, if the client wants messages of this level."""
         exchange = self._exchange
+        # After its end, a request has no stream for messages. The session's own stream takes them.
         if exchange.call.is_open:
             await Context(exchange).log(level, data, logger)
         else:
@@ -549,6 +552,7 @@ class ServerSession:
         """Notify this client, and all that subscribe to the resource, that its contents have changed."""
         if self._server is not None:
             self._server.resource_updated(str(uri))
+        # A client that subscribes is notified by the server already.
         session = self._exchange.call.session
         if session.is_initialized and not session.is_watched(str(uri)):
             await self._notify("notifications/resources/updated", ResourceUpdatedParams(uri=str(uri)))
@@ -575,7 +579,7 @@ class ServerSession:
 
 
 def _includes(offered: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
-    """Return whether `offered` has each member of `wanted`, at every depth. Flags must be set as wanted."""
+    # Returns whether `offered` has each member of `wanted`, at every depth. Flags must be set as wanted.
     for name, value in wanted.items():
         if offered.get(name) is None:
             return False

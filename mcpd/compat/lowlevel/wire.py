@@ -115,7 +115,7 @@ def result_of(method: str, result: BaseModel, *, keeps_unknown: bool = True) -> 
 
 
 def _with_unknown(value: Any, members: Any) -> Any:
-    """Replace extensible structs that lack members of the JSON with that JSON."""
+    # Replaces extensible structs that lack members of the JSON with that JSON.
     if isinstance(value, list):
         return [_with_unknown(*pair) for pair in zip(value, members, strict=True)]
     if not isinstance(value, Struct):
@@ -176,6 +176,7 @@ def schema_problem(value: Any, schema: dict[str, Any]) -> str | None:
 
     Without that package nothing is checked. The log mentions this once.
     """
+    # Schemas are dicts, which cannot be keys. The id of one may be used again after its end, so it is compared.
     kept = _validators.get(id(schema))
     if kept is None or kept[0] is not schema:
         if len(_validators) >= _MAX_VALIDATORS:

@@ -60,7 +60,7 @@ class Component:
 
     @property
     def _skipped(self) -> list[str]:
-        """The parameters that clients do not see."""
+        # The parameters that clients do not see.
         return [self.context_kwarg] if self.context_kwarg else []
 
     @property
@@ -84,22 +84,21 @@ class Manager:
         self._items: dict[str, Any] = {}
 
     def _add(self, key: str, item: Any) -> Any:
-        """Add a component. Returns the component that has its key."""
+        # Add a component. Returns the component that has its key.
         if key in self._items and self._warns:
             log.warning("%s already exists: %s", self.kind.title(), printable(key))
+        # The library keeps the first one and only warns, and servers register tools twice by accident.
         return self._items.setdefault(key, item)
 
     def _get(self, key: str) -> Any:
         return self._items.get(key)
 
     def _known(self, key: str) -> Any:
-        """Return a component. Raises `unknown_error`."""
         if key not in self._items:
             raise self.unknown_error(f"Unknown {self.kind}: {key}")
         return self._items[key]
 
     def _remove(self, key: str) -> None:
-        """Remove a component. Raises `unknown_error`."""
         self._known(key)
         del self._items[key]
 
@@ -442,6 +441,7 @@ class ResourceTemplate(Component):
 
     def matches(self, uri: str) -> dict[str, Any] | None:
         """Return the variables in a URI, None if it does not match."""
+        # A function of the context alone is a template without variables.
         if not self._names:
             return {} if uri == self.uri_template else None
 

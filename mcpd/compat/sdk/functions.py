@@ -88,6 +88,7 @@ class FuncMetadata:
         fields = {field.alias or name: field for name, field in self.arg_model.model_fields.items()}
         parsed = dict(data)
         for name, value in data.items():
+            # A parameter of type `str` may hold JSON that the author wants as text.
             if isinstance(value, str) and name in fields and fields[name].annotation is not str:
                 try:
                     inner = json.loads(value)
@@ -104,6 +105,7 @@ class FuncMetadata:
     def convert_result(self, result: Any) -> Any:
         """Return what a low-level handler returns: content blocks, or a pair of them and the structured content."""
         plan = self._plan
+        # The author made the whole result, so only its structured content is checked.
         if isinstance(result, CallToolResult):
             if plan.model is not None:
                 plan.model.model_validate(result.structuredContent)
@@ -120,11 +122,12 @@ func_metadata = FuncMetadata
 
 
 def _field(parameter: inspect.Parameter) -> tuple[str, Any]:
-    """Return a parameter as the field of a model. A name that models use for a method gets an alias."""
+    # Returns a parameter as the field of a model. A name that models use for a method gets an alias.
     is_bare = parameter.annotation is inspect.Parameter.empty
     annotation: Any = Any if is_bare else parameter.annotation
     name, alias = parameter.name, None
     marks = [WithJsonSchema({"title": name, "type": "string"})] if is_bare else []
+    # A field named `copy` or `json` would hide a method of the model.
     if callable(getattr(BaseModel, name, None)):
         name, alias = f"field_{name}", name
     hint: Any = Annotated[(annotation, *marks, Field(alias=alias))]
@@ -223,7 +226,7 @@ def content_blocks(result: Any) -> list[Any]:
 
 
 def _output_plan(annotation: Any, name: str, is_wanted: bool | None) -> OutputPlan:
-    """Return the plan for a return annotation. Raises InvalidSignature if `is_wanted` but not possible."""
+    # Returns the plan for a return annotation. Raises InvalidSignature if `is_wanted` but not possible.
     if is_wanted is False:
         return OutputPlan()
     if annotation is inspect.Signature.empty and is_wanted:
@@ -258,7 +261,7 @@ def _plan(annotation: Any, hint: Any, name: str) -> OutputPlan:
 
 
 def _model(annotation: Any, hint: Any, name: str) -> tuple[type[BaseModel] | None, bool]:
-    """Return the model for a type, and whether the result is its member `result`."""
+    # Returns the model for a type, and whether the result is its member `result`.
     arguments = get_args(hint)
     if isinstance(hint, GenericAlias) and get_origin(hint) is dict and len(arguments) == 2 and arguments[0] is str:
         members = {"__module__": __name__, "__qualname__": f"{name}DictOutput"}
@@ -274,7 +277,7 @@ def _model(annotation: Any, hint: Any, name: str) -> tuple[type[BaseModel] | Non
 
 
 def _of_typed_dict(hint: Any) -> type[BaseModel]:
-    """Return a model in which members that may be absent are null by default."""
+    # Returns a model in which members that may be absent are null by default.
     hints = get_type_hints(hint)
     required = getattr(hint, "__required_keys__", set(hints))
     fields: dict[str, Any] = {key: part if key in required else (part, None) for key, part in hints.items()}

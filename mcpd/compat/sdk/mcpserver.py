@@ -150,6 +150,7 @@ DEFAULT_RESOURCE_SECURITY = ResourceSecurity()
 
 
 def _leads_out(value: str) -> bool:
+    # A value may contain `..` as long as it stays below its folder, as in the library.
     depth = 0
     for part in re.split(r"[/\\]", value):
         depth += -1 if part == ".." else part not in ("", ".")
@@ -262,7 +263,7 @@ class _Resolver:
             _check(parameter.fn, known, ())
 
     async def values(self, arguments: dict[str, Any], context: Any) -> dict[str, Any]:
-        """Return the values for a call with these arguments. Raises ToolError if the user did not accept a form."""
+        # Returns the values for a call with these arguments. Raises ToolError if the user did not accept a form.
         resolved: dict[Any, Any] = {}  # a function that several parameters need is called once
         return {
             name: await _value(name, parameter, arguments, context, resolved)
@@ -300,6 +301,7 @@ async def _value(
     name: str, parameter: _Parameter, arguments: dict[str, Any], context: Any, resolved: dict[Any, Any]
 ) -> Any:
     fn = parameter.fn
+    # Arguments of the tool are values already, and other resolvers run first.
     if fn not in resolved:
         hints, marked = type_hints(fn), _marked(fn)
         values: dict[str, Any] = {}
@@ -412,7 +414,6 @@ class MCPServer(FastMCP[LifespanResultT]):
             warn_of_unused(f"MCPServer({option}=…)", settings.pop(option))
 
         self._set_up(settings, auth_server_provider, token_verifier, tools)
-        self._version = version
         self._resource_security = resource_security
         self._mcp_server: Server[LifespanResultT, Any] = Server(
             name or "mcp-server",
@@ -447,10 +448,6 @@ class MCPServer(FastMCP[LifespanResultT]):
         return self._mcp_server.description
 
     @property
-    def version(self) -> str:
-        return self._version
-
-    @property
     def _lowlevel_server(self) -> Server[LifespanResultT, Any]:
         # The name in version 2. Servers change this object, since the library has no public attribute for it.
         return self._mcp_server
@@ -468,8 +465,7 @@ class MCPServer(FastMCP[LifespanResultT]):
         return Context(request_context=request, fastmcp=self)
 
     def _lists(self, result: type[Any], member: str, method: str) -> Callable[[Any, Any], Awaitable[Any]]:
-        """Return a handler of a list request. It calls a method that a subclass may override."""
-
+        # Returns a handler of a list request. It calls a method that a subclass may override.
         async def handle(ctx: Any, params: Any) -> Any:
             return result(**{member: await getattr(self, method)()})
 
@@ -480,6 +476,7 @@ class MCPServer(FastMCP[LifespanResultT]):
     async def _on_call_tool(self, ctx: Any, params: Any) -> Any:
         try:
             return await self.call_tool(params.name, params.arguments or {})
+        # Version 2 sends an error response for this one, and results for all others.
         except McpError:
             raise
         except Exception as error:

@@ -149,6 +149,7 @@ class FastMCP(HighLevelServer, Generic[LifespanResultT]):
         self._set_authenticator()
 
     def _set_up(self, settings: dict[str, Any], provider: Any, verifier: Any, tools: Iterable[Tool] | None) -> None:
+        # Servers pass tuples, too.
         if "dependencies" in settings:
             settings["dependencies"] = list(settings["dependencies"])
         self.settings: SdkSettings = SdkSettings.of(settings)
@@ -362,10 +363,9 @@ def _check_called(argument: Any, decorator: str, usage: str) -> None:
 
 
 def _shown(component: Any) -> dict[str, Any]:
-    """Return what clients see of tools, resources and templates alike."""
     return {name: getattr(component, name) for name in ("title", "description", "annotations", "icons", "meta")}
 
 
 def _is_scalar(structured: dict[str, Any]) -> bool:
-    """Return whether the result is a single value, for which the model and its schema are equally strict."""
+    # Returns whether the result is a single value, for which the model and its schema are equally strict.
     return structured.keys() == {"result"} and isinstance(structured["result"], (str, int, float, bool))

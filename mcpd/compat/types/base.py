@@ -67,6 +67,7 @@ class Model(BaseModel):
     )
 
     def __getattr__(self, name: str) -> Any:
+        # Version 2 names attributes in snake case. Servers of both versions use these models.
         member = self._spelled(name)
         if member != name:
             return getattr(self, member)
@@ -90,7 +91,7 @@ class Model(BaseModel):
 
     @classmethod
     def _spelled(cls, name: str) -> str:
-        """Return the name of a member, which may be given in the spelling of version 2."""
+        # Returns the name of a member, which may be given in the spelling of version 2.
         if name in cls.model_fields or name.startswith("_"):
             return name
 

@@ -52,7 +52,7 @@ class _HasContent(Model):
 
     @property
     def content_as_list(self) -> list[SamplingMessageContentBlock]:
-        """The content as a list of blocks, even if it is a single block."""
+        # The content as a list of blocks, even if it is a single block.
         return self.content if isinstance(self.content, list) else [self.content]
 
 
