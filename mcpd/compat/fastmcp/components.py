@@ -295,7 +295,7 @@ class Prompt(Component):
         if not isinstance(raw_value, (list, tuple)):
             raise TypeError(f"Prompt must return str, list[Message], or PromptResult, got {type(raw_value).__name__}")
 
-        messages = [_message(at, item) for at, item in enumerate(raw_value)]
+        messages = [_message(item) for item in raw_value]
         return PromptResult(messages, description=self.description, meta=public_meta(self.meta))
 
     async def result(self, arguments: dict[str, Any] | None) -> PromptResult:
@@ -306,16 +306,10 @@ class Prompt(Component):
         return self._listed(features.Prompt, changed, arguments=arguments)
 
 
-def _message(at: int, item: Any) -> Message:
-    if isinstance(item, Message):
-        return item
-    if isinstance(item, str):
-        return Message(item)
+def _message(item: Any) -> Any:
     if isinstance(item, PromptMessage):
         return Message(item.content, item.role)
-    raise TypeError(
-        f"messages[{at}] must be Message or str, got {type(item).__name__}. Use Message({item!r}) to wrap the value."
-    )
+    return Message(item) if isinstance(item, str) else item
 
 
 class FunctionPrompt(Prompt):

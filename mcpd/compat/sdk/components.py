@@ -46,8 +46,8 @@ class Component:
         cls,
         fn: Callable[..., Any],
         name: str | None,
-        description: str | None,
-        context_kwarg: str | None,
+        description: str | None = None,
+        context_kwarg: str | None = None,
         **members: Any,
     ) -> Self:
         return cls(
@@ -128,15 +128,15 @@ class Tool(Component):
         cls,
         fn: Callable[..., Any],
         name: str | None = None,
-        title: str | None = None,
-        description: str | None = None,
-        context_kwarg: str | None = None,
+        *,
         structured_output: bool | None = None,
         **members: Any,
     ) -> Self:
-        """Return a function as a tool. Raises InvalidSignature, and ValueError for a lambda without a name."""
-        members |= {"title": title, "is_async": is_coroutine_function(fn)}
-        made = cls._of_function(fn, name, description, context_kwarg, **members)
+        """Return a function as a tool. Raises InvalidSignature, and ValueError for a lambda without a name.
+
+        Members are title, description, annotations, icons, meta and context_kwarg.
+        """
+        made = cls._of_function(fn, name, is_async=is_coroutine_function(fn), **members)
         made._set_metadata(structured_output)
         return made
 
@@ -228,17 +228,12 @@ class Prompt(Component):
     arguments: list[PromptArgument] | None = None
 
     @classmethod
-    def from_function(
-        cls,
-        fn: Callable[..., Any],
-        name: str | None = None,
-        title: str | None = None,
-        description: str | None = None,
-        icons: list[Icon] | None = None,
-        context_kwarg: str | None = None,
-    ) -> Self:
-        """Return a function as a prompt. Its parameters are the arguments."""
-        made = cls._of_function(fn, name, description, context_kwarg, title=title, icons=icons)
+    def from_function(cls, fn: Callable[..., Any], name: str | None = None, **members: Any) -> Self:
+        """Return a function as a prompt. Its parameters are the arguments.
+
+        Members are title, description, icons and context_kwarg.
+        """
+        made = cls._of_function(fn, name, **members)
         schema = FuncMetadata(fn, made._skipped).arg_model.model_json_schema()
         required = schema.get("required", ())
         made.arguments = [
@@ -389,7 +384,7 @@ class FunctionResource(Resource):
         fn: Callable[..., Any],
         uri: str,
         name: str | None = None,
-        title: str | None = None,
+        *,
         description: str | None = None,
         mime_type: str | None = None,
         **members: Any,
@@ -397,7 +392,6 @@ class FunctionResource(Resource):
         return cls(
             uri=AnyUrl(uri),
             name=function_name(fn, name),
-            title=title,
             description=description or fn.__doc__ or "",
             mime_type=mime_type or "text/plain",
             fn=validate_call(fn),
@@ -425,19 +419,9 @@ class ResourceTemplate(Component):
         return self._metadata.arg_model.model_json_schema()
 
     @classmethod
-    def from_function(
-        cls,
-        fn: Callable[..., Any],
-        uri_template: str,
-        name: str | None = None,
-        title: str | None = None,
-        description: str | None = None,
-        mime_type: str | None = None,
-        context_kwarg: str | None = None,
-        **members: Any,
-    ) -> Self:
-        members |= {"uri_template": uri_template, "title": title, "mime_type": mime_type or "text/plain"}
-        return cls._of_function(fn, name, description, context_kwarg, **members)
+    def from_function(cls, fn: Callable[..., Any], uri_template: str, name: str | None = None, **members: Any) -> Self:
+        members["mime_type"] = members.get("mime_type") or "text/plain"
+        return cls._of_function(fn, name, uri_template=uri_template, **members)
 
     def matches(self, uri: str) -> dict[str, Any] | None:
         """Return the variables in a URI, None if it does not match."""

@@ -315,12 +315,12 @@ class FastMCP(HighLevelServer, Generic[LifespanResultT]):
     # -- prompts -----------------------------------------------------------------------------
 
     @collects
-    def prompt(self, name: str | None = None, *positional: Any, **options: Any) -> Callable[[F], F]:
+    def prompt(self, name: str | None = None, **options: Any) -> Callable[[F], F]:
         """Register a function as a prompt: `@mcp.prompt()`. Options are title, description and icons."""
         _check_called(name, "prompt", "@prompt()")
 
         def register(function: F) -> F:
-            self.add_prompt(self._prompt_type.from_function(function, name, *positional, **options))
+            self.add_prompt(self._prompt_type.from_function(function, name, **options))
             return function
 
         return register
