@@ -140,20 +140,13 @@ def _form(response_type: Any) -> tuple[dict[str, Any], Any]:
 
 
 def _schema(hint: Any) -> dict[str, Any]:
-    # Returns a schema whose enumerations are inlined, since forms have no references.
-    from mcpd.compat.fastmcp.functions import dereferenced, pruned
+    # Enumerations are inlined, since forms have no references. Users see the other titles as labels of fields.
+    from mcpd.compat.fastmcp.functions import dereferenced, remove_titles
 
     schema = TypeAdapter(hint).json_schema()
-    # `pruned` removes all titles, but users see the titles in a form as labels.
-    titles = {name: member.get("title") for name, member in schema.get("properties", {}).items()}
-    title = schema.get("title")
-    schema = dereferenced(pruned(schema))
-    for name, member in schema.get("properties", {}).items():
-        if titles.get(name):
-            member.setdefault("title", titles[name])
-    if title:
-        schema["title"] = title
-    return schema
+    for definition in schema.get("$defs", {}).values():
+        remove_titles(definition)
+    return dereferenced(schema)
 
 
 def _choices(choices: Any) -> tuple[dict[str, Any], Any]:

@@ -422,7 +422,7 @@ def pruned(schema: dict[str, Any]) -> dict[str, Any]:
     # Clients expect an object at the root, and pydantic puts a reference there for recursive models.
     if "type" not in schema and root is not None:
         schema = {**{name: value for name, value in schema.items() if name != "$ref"}, **root}
-    _remove_titles(schema)
+    remove_titles(schema)
     return schema
 
 
@@ -433,11 +433,12 @@ def _definition(schema: dict[str, Any], ref: Any) -> dict[str, Any] | None:
     return found if isinstance(found, dict) else None
 
 
-def _remove_titles(node: dict[str, Any]) -> None:
+def remove_titles(node: dict[str, Any]) -> None:
+    """Remove titles from a schema, but not members that are called "title"."""
     if isinstance(node.get("title"), str) and (not _KEYWORDS.isdisjoint(node) or _NAMING.issuperset(node)):
         del node["title"]
     for child in subschemas(node):
-        _remove_titles(child)
+        remove_titles(child)
 
 
 def is_object(schema: dict[str, Any]) -> bool:

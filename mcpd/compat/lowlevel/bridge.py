@@ -10,7 +10,6 @@ from inspect import isawaitable
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from msgspec import Struct
 from msgspec.json import decode
 from pydantic import BaseModel, ValidationError
 
@@ -23,7 +22,7 @@ from mcpd.compat.lowlevel.session import (
     request_ctx,
     request_of,
 )
-from mcpd.compat.lowlevel.wire import REQUESTS, as_json, result_of, struct_of
+from mcpd.compat.lowlevel.wire import REQUESTS, RESULTS, as_json, result_of, struct_of
 from mcpd.compat.types import features
 from mcpd.compat.types.base import (
     URL_ELICITATION_REQUIRED,
@@ -45,12 +44,6 @@ from mcpd.errors import (
 from mcpd.protocol.methods import METHODS
 from mcpd.protocol.printable import printable
 from mcpd.protocol.types.base import EmptyResult
-from mcpd.protocol.types.features import (
-    ListPromptsResult,
-    ListResourcesResult,
-    ListResourceTemplatesResult,
-    ListToolsResult,
-)
 from mcpd.server.app import Server as McpdServer
 from mcpd.server.context.context import Context
 from mcpd.server.context.exchange import Exchange, Handler
@@ -215,11 +208,7 @@ class _Bridge:
         )
 
     def _result(self, method: str, result: Any) -> Any:
-        from pydantic import RootModel  # slow to import, and not needed before the first response
-
-        # Handlers that authors put into the table themselves return a `ServerResult`.
-        if isinstance(result, RootModel):
-            result = result.root
+        result = getattr(result, "root", result)  # of a `ServerResult`
         if isinstance(result, ErrorData):
             raise WireError(result.code, result.message, result.data)
         if isinstance(result, BaseModel):
@@ -264,10 +253,10 @@ def _mcp_error(error: ErrorData, exchange: Exchange) -> BaseException:
 
     from mcpd.server.context.questions import elicit_url  # few servers use URL elicitation
 
-    for page in pages:
-        question = elicit_url(page["message"], page["url"], page["elicitationId"])
-        if not exchange.asking.can_ask(question):
-            break
+    # The user visits one page at a time: the handler runs again afterwards, and then asks for the next one.
+    page = pages[0]
+    question = elicit_url(page["message"], page["url"], page["elicitationId"])
+    if exchange.asking.can_ask(question):
         try:
             exchange.asking.require(question, page["elicitationId"])
         except (InputRequired, ToolError) as answer:
@@ -282,29 +271,28 @@ async def _awaited(result: Any) -> Any:
 # -- the lists of a server that serves nobody ------------------------------------------------
 
 
-_LISTS: tuple[tuple[str, type[BaseRequest], type[Struct], str, str], ...] = (
-    ("tools", features.ListToolsRequest, ListToolsResult, "tools", "name"),
-    ("resources", features.ListResourcesRequest, ListResourcesResult, "resources", "uri"),
-    ("templates", features.ListResourceTemplatesRequest, ListResourceTemplatesResult, "resource_templates",
-     "uri_template"),
-    ("prompts", features.ListPromptsRequest, ListPromptsResult, "prompts", "name"),
-)  # fmt: skip
-"""For each kind of entry: its list request, the result and its member, and the member of an item that is the key."""
+_LISTS = (
+    ("tools", "tools/list", "tools", "name"),
+    ("resources", "resources/list", "resources", "uri"),
+    ("templates", "resources/templates/list", "resource_templates", "uri_template"),
+    ("prompts", "prompts/list", "prompts", "name"),
+)
+"""For each kind of entry: the method that lists it, the member of its result, and the member that is the key."""
 
 
 async def _entries(app: Any) -> Entries:
     entries: dict[str, Any] = {}
-    for kind, request, result, member, key in _LISTS:
-        pages = [getattr(struct_of(page, result), member) async for page in _pages(app, request)]
+    for kind, method, member, key in _LISTS:
+        pages = [getattr(struct_of(page, RESULTS[method]), member) async for page in _pages(app, method)]
         entries[kind] = [_Inspected(getattr(item, key), item) for page in pages for item in page] or None
     return Entries(**entries)
 
 
-async def _pages(app: Any, request: type[BaseRequest]) -> AsyncIterator[dict[str, Any]]:
+async def _pages(app: Any, method: str) -> AsyncIterator[dict[str, Any]]:
+    request = REQUESTS[method]
     list_page = app.request_handlers.get(request)
     params: PaginatedRequestParams | None = None
     while list_page is not None:
-        method = request.model_fields["method"].default
         result: Any = await list_page(request.model_validate({"method": method, "params": params}))
         page = as_json(getattr(result, "root", result))
         yield page

@@ -303,9 +303,7 @@ async def _with_inputs(exchange: Exchange, params: Any, call: Callable[[], Await
     # Calls a handler until it needs no more input. `members` are its params as a dict.
     inputs = _NO_INPUTS
     if members and ("inputResponses" in members or "requestState" in members):
-        from mcpd.compat.types.client_requests import parse_responses
-
-        inputs = Inputs(parse_responses(members.get("inputResponses")), exchange.asking.kept.get(_STATE_KEY))
+        inputs = Inputs(_types().parse_responses(members.get("inputResponses")), exchange.asking.kept.get(_STATE_KEY))
     while True:
         params.input_responses, params.request_state = inputs.responses, inputs.state
         token = current_inputs.set(inputs)
@@ -316,9 +314,10 @@ async def _with_inputs(exchange: Exchange, params: Any, call: Callable[[], Await
         if not is_input_required(result):
             return result
 
-        from mcpd.compat.types.client_requests import parse_request, parse_responses
-
-        questions = {key: question_of(parse_request(request)) for key, request in (result.inputRequests or {}).items()}
+        types = _types()
+        questions = {
+            key: question_of(types.parse_request(request)) for key, request in (result.inputRequests or {}).items()
+        }
         exchange.asking.kept[_STATE_KEY] = result.requestState
         try:
             exchange.asking.required(questions)
@@ -326,7 +325,7 @@ async def _with_inputs(exchange: Exchange, params: Any, call: Callable[[], Await
             pass
         else:
             raise InputRequired(questions)
-        inputs = Inputs(parse_responses(await exchange.asking.ask(questions, None)), result.requestState)
+        inputs = Inputs(types.parse_responses(await exchange.asking.ask(questions, None)), result.requestState)
 
 
 # -- options without effect ------------------------------------------------------------------
@@ -369,7 +368,7 @@ def _types() -> Any:
 class ServerSession:
     """A client of a server. The object stays the same for as long as the connection lasts."""
 
-    def __init__(self, exchange: Exchange, server: Server | None = None) -> None:
+    def __init__(self, exchange: Exchange, server: Server) -> None:
         self._latest = exchange
         self._server = server
 
@@ -384,7 +383,7 @@ class ServerSession:
         self._latest = exchange
 
     @property
-    def client_params(self) -> features.InitializeRequestParams | None:
+    def client_params(self) -> features.InitializeRequestParams:
         """The params of the client's handshake."""
         client = self._exchange.client
         return features.InitializeRequestParams.model_validate(
@@ -541,17 +540,16 @@ class ServerSession:
         await self._list_changed("prompts")
 
     async def _list_changed(self, kind: Any) -> None:
-        changed = None if self._server is None else self._server.catalog.on_change
-        if changed is not None:
-            changed(kind)
+        announce = self._server.catalog.on_change
+        if announce is not None:
+            announce(kind)
             # The notification is sent two iterations of the loop later. It must precede the current response.
             for _ in range(3):
                 await asyncio.sleep(0)
 
     async def send_resource_updated(self, uri: object) -> None:
         """Notify this client, and all that subscribe to the resource, that its contents have changed."""
-        if self._server is not None:
-            self._server.resource_updated(str(uri))
+        self._server.resource_updated(str(uri))
         # A client that subscribes is notified by the server already.
         session = self._exchange.call.session
         if session.is_initialized and not session.is_watched(str(uri)):
@@ -578,13 +576,8 @@ class ServerSession:
         await exchange.peer.notify(method, params, exchange.call if exchange.call.is_open else None)
 
 
-def _includes(offered: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
+def _includes(offered: Any, wanted: Any) -> bool:
     # Returns whether `offered` has each member of `wanted`, at every depth. Flags must be set as wanted.
-    for name, value in wanted.items():
-        if offered.get(name) is None:
-            return False
-        if isinstance(value, Mapping) and not _includes(offered[name], value):
-            return False
-        if isinstance(value, bool) and value and not offered[name]:
-            return False
-    return True
+    if isinstance(wanted, Mapping):
+        return offered is not None and all(_includes(offered.get(name), value) for name, value in wanted.items())
+    return offered is not None and (offered or wanted is not True)

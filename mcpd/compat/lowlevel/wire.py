@@ -70,15 +70,17 @@ REQUESTS: dict[str, type[BaseRequest]] = {
 }
 """The requests that a client may send, by method."""
 
-_RESULTS: dict[str, type[Result]] = {
+RESULTS: dict[str, type[Result]] = {
     "tools/list": ListToolsResult,
     "tools/call": CallToolResult,
     "resources/list": ListResourcesResult,
     "resources/templates/list": ListResourceTemplatesResult,
+    "resources/read": ReadResourceResult,
     "prompts/list": ListPromptsResult,
     "prompts/get": GetPromptResult,
     "completion/complete": CompleteResult,
 }
+"""The results of requests. Those of other methods are empty."""
 
 _EXTENSIBLE = (ToolAnnotations, Annotations, TextContent, ImageContent, AudioContent, ResourceLink, EmbeddedResource)
 """Structs that may have members beyond the specification, which clients receive, too."""
@@ -107,7 +109,7 @@ def result_of(method: str, result: BaseModel, *, keeps_unknown: bool = True) -> 
         return ReadResourceResult(contents=members.get("contents", []), meta=members.get("_meta"))
 
     try:
-        struct = convert(members, _RESULTS.get(method, EmptyResult))
+        struct = convert(members, RESULTS.get(method, EmptyResult))
         return cast("Result", _with_unknown(struct, members)) if keeps_unknown else struct
     except ValidationError:
         meta = members.pop("_meta", None)
@@ -217,21 +219,10 @@ def __getattr__(name: str) -> Any:
     if name == "CLIENT_REQUESTS":
         return _by_version({"initialize": features.InitializeRequest, **REQUESTS})
     if name == "SERVER_RESULTS":
-        return _by_version({**dict.fromkeys(REQUESTS, features.EmptyResult), **_RESULT_MODELS})
+        # A struct and its model have the same name.
+        models = {method: getattr(features, RESULTS.get(method, EmptyResult).__name__) for method in REQUESTS}
+        return _by_version({"initialize": features.InitializeResult, **models})
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
-
-_RESULT_MODELS: dict[str, type[Any]] = {
-    "initialize": features.InitializeResult,
-    "tools/list": features.ListToolsResult,
-    "tools/call": features.CallToolResult,
-    "resources/list": features.ListResourcesResult,
-    "resources/templates/list": features.ListResourceTemplatesResult,
-    "resources/read": features.ReadResourceResult,
-    "prompts/list": features.ListPromptsResult,
-    "prompts/get": features.GetPromptResult,
-    "completion/complete": features.CompleteResult,
-}
 
 
 def _by_version(models: Mapping[str, type[Any]]) -> Mapping[tuple[str, str], type[Any]]:

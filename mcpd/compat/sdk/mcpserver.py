@@ -360,9 +360,9 @@ class Context(Context1[Any, Any, Any]):
         return None if exchange is None else exchange.call.version.name
 
     @property
-    def client_capabilities(self) -> features.ClientCapabilities | None:
-        params = self.session.client_params
-        return None if params is None else params.capabilities
+    def client_capabilities(self) -> features.ClientCapabilities:
+        capabilities: features.ClientCapabilities = self.session.client_params.capabilities
+        return capabilities
 
     @property
     def input_responses(self) -> Any:
@@ -490,7 +490,7 @@ class MCPServer(FastMCP[LifespanResultT]):
     def resource(self, uri: str, *, security: ResourceSecurity | None = None, **options: Any) -> Callable[[F], F]:
         """Register a function as a resource, or with variables in `uri` as a template."""
         _check_called(uri, "resource", "@resource('uri')")
-        variables = set(_variables(uri))
+        variables = set(UriTemplate(uri).variables)
 
         def register(function: F) -> F:
             context = context_parameter(function)
@@ -561,13 +561,13 @@ class MCPServer(FastMCP[LifespanResultT]):
         def register(function: F) -> F:
             async def complete(ctx: Any, params: Any) -> features.CompleteResult:
                 try:
-                    found = await function(params.ref, params.argument, params.context)
+                    completion = await function(params.ref, params.argument, params.context)
                 except McpError:
                     raise
                 except Exception as error:
                     log.error("completion failed", exc_info=True)
                     raise McpError(INTERNAL_ERROR, f"Error completing argument {params.argument.name}") from error
-                return features.CompleteResult(completion=found or features.Completion(values=[]))
+                return features.CompleteResult(completion=completion or features.Completion(values=[]))
 
             self._mcp_server.add_request_handler("completion/complete", None, complete)
             return function
@@ -578,8 +578,3 @@ class MCPServer(FastMCP[LifespanResultT]):
 def _log_failure(kind: str, name: str, error: Exception, is_expected: bool) -> None:
     level = logging.INFO if is_expected else logging.ERROR
     log.log(level, "%s %s failed: %s", kind, printable(name), printable(str(error)), exc_info=not is_expected)
-
-
-def _variables(template: str) -> list[str]:
-    UriTemplate(template)  # raises an error for an invalid template
-    return [name.strip() for inner in re.findall(r"\{[+#./;?&]?([^{}]+)\}", template) for name in inner.split(",")]

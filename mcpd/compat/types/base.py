@@ -226,28 +226,34 @@ class Icon(Model):
     sizes: list[str] | None = None
 
 
-class TextContent(TaggedModel, MetaModel):
-    type: Literal["text"] = "text"
-    text: str
+class HasAnnotations(MetaModel):
     annotations: Annotations | None = None
 
 
-class ImageContent(TaggedModel, MetaModel):
+class Described(Named, MetaModel):
+    description: str | None = None
+    icons: list[Icon] | None = None
+
+
+class TextContent(TaggedModel, HasAnnotations):
+    type: Literal["text"] = "text"
+    text: str
+
+
+class ImageContent(TaggedModel, HasAnnotations):
     """An image block. `data` is base64."""
 
     type: Literal["image"] = "image"
     data: str
     mimeType: str
-    annotations: Annotations | None = None
 
 
-class AudioContent(TaggedModel, MetaModel):
+class AudioContent(TaggedModel, HasAnnotations):
     """An audio block. `data` is base64."""
 
     type: Literal["audio"] = "audio"
     data: str
     mimeType: str
-    annotations: Annotations | None = None
 
 
 class ResourceContents(MetaModel):
@@ -265,19 +271,15 @@ class BlobResourceContents(ResourceContents):
     blob: str
 
 
-class EmbeddedResource(TaggedModel, MetaModel):
+class EmbeddedResource(TaggedModel, HasAnnotations):
     type: Literal["resource"] = "resource"
     resource: TextResourceContents | BlobResourceContents
-    annotations: Annotations | None = None
 
 
-class Resource(Named, MetaModel):
+class Resource(Described, HasAnnotations):
     uri: Uri
-    description: str | None = None
     mimeType: str | None = None
     size: int | None = None
-    icons: list[Icon] | None = None
-    annotations: Annotations | None = None
 
 
 class ResourceLink(TaggedModel, Resource):

@@ -5,15 +5,15 @@ from typing import Any, Literal, TypeAlias
 from pydantic import ConfigDict, RootModel
 
 from mcpd.compat.types.base import (
-    Annotations,
     BareNotification,
     BareRequest,
     BaseNotification,
     BaseRequest,
     BlobResourceContents,
     ContentBlock,
+    Described,
+    HasAnnotations,
     Icon,
-    MetaModel,
     Model,
     Named,
     NamedRequestParams,
@@ -46,11 +46,9 @@ class ToolExecution(Model):
     taskSupport: Literal["forbidden", "optional", "required"] | None = None
 
 
-class Tool(Named, MetaModel):
-    description: str | None = None
+class Tool(Described):
     inputSchema: dict[str, Any]
     outputSchema: dict[str, Any] | None = None
-    icons: list[Icon] | None = None
     annotations: ToolAnnotations | None = None
     execution: ToolExecution | None = None
 
@@ -85,12 +83,9 @@ class ToolListChangedNotification(BareNotification):
 # -- resources -------------------------------------------------------------------------------
 
 
-class ResourceTemplate(Named, MetaModel):
+class ResourceTemplate(Described, HasAnnotations):
     uriTemplate: str
-    description: str | None = None
     mimeType: str | None = None
-    icons: list[Icon] | None = None
-    annotations: Annotations | None = None
 
 
 class ListResourcesRequest(PaginatedRequest):
@@ -158,10 +153,8 @@ class PromptArgument(Model):
     required: bool | None = None
 
 
-class Prompt(Named, MetaModel):
-    description: str | None = None
+class Prompt(Described):
     arguments: list[PromptArgument] | None = None
-    icons: list[Icon] | None = None
 
 
 class ListPromptsRequest(PaginatedRequest):
