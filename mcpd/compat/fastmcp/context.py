@@ -30,10 +30,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T", covariant=True)
 
-_NO_SESSION = (
-    "{} is not available because the MCP session has not been established yet. "
-    "Check `context.request_context` for None before accessing this attribute."
-)
+_NO_SESSION = "{} is not available outside of a request, where `context.request_context` is None."
 _MAX_TOKENS = 512
 
 current_context: ContextVar[Any] = ContextVar("fastmcp_context", default=None)
@@ -185,7 +182,6 @@ class Context(SharedContext):
             level=level or "info",
             data={"msg": message, "extra": None if extra is None else {**extra}},
             logger=logger_name,
-            related_request_id=self.origin_request_id,
         )
 
     async def _log(self, level: Any, message: Any, logger_name: str | None, extra: Any) -> None:
@@ -229,7 +225,7 @@ class Context(SharedContext):
         return list((await self.session.list_roots()).roots)
 
     async def send_notification(self, notification: Any) -> None:
-        await self.session.send_notification(notification, related_request_id=self.request_id)
+        await self.session.send_notification(notification)
 
     # -- state -------------------------------------------------------------------------------
 

@@ -92,18 +92,6 @@ class Middleware:
     on_list_tools = on_list_resources = on_list_resource_templates = on_list_prompts = on_message
 
 
-async def run_through(chain: list[Any], context: MiddlewareContext[Any], last: Next) -> Any:
-    """Pass a message through a chain of middleware, the first one outermost."""
-    step = last
-    for middleware in reversed(chain):
-        step = partial(_call, middleware, step)
-    return await step(context)
-
-
-async def _call(middleware: Any, call_next: Next, context: MiddlewareContext[Any]) -> Any:
-    return await middleware(context, call_next)
-
-
 # -- timing and logging ----------------------------------------------------------------------
 
 

@@ -38,9 +38,10 @@ from mcpd.compat.fastmcp.base import (
 from mcpd.compat.fastmcp.components import Prompt, PromptResult, Resource, ResourceResult, ResourceTemplate, Tool
 from mcpd.compat.fastmcp.context import Context, session_visibility
 from mcpd.compat.fastmcp.functions import ToolResult
-from mcpd.compat.fastmcp.middleware import MiddlewareContext, Next, run_through
+from mcpd.compat.fastmcp.middleware import MiddlewareContext, Next
 from mcpd.compat.install import refuse, warn_of_unused
 from mcpd.compat.lowlevel.server import LifespanResultT, Server, failed_result
+from mcpd.compat.lowlevel.session import run_through
 from mcpd.compat.lowlevel.wire import schema_problem
 from mcpd.compat.sdk.functions import call
 from mcpd.compat.serving import HighLevelServer

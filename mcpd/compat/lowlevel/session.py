@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -264,16 +264,21 @@ def _with_middleware(function: Callable[..., Awaitable[Any]], middleware: list[A
             ctx = ServerRequestContext(
                 request_id=0, meta=None, session=None, lifespan_context={}, method=message.method
             )
-        step: CallNext = partial(last, message)
-        for outer in reversed(middleware):
-            step = partial(_call, outer, step)
-        return await step(ctx)
+        return await run_through(middleware, ctx, partial(last, message))
 
     return handle
 
 
-async def _call(middleware: Any, call_next: CallNext, ctx: Any) -> Any:
-    return await middleware(ctx, call_next)
+async def run_through(middleware: Sequence[Any], context: Any, last: CallNext) -> Any:
+    """Pass a context through a chain of middleware, the first one outermost."""
+    step = last
+    for outer in reversed(middleware):
+        step = partial(_call, outer, step)
+    return await step(context)
+
+
+async def _call(middleware: Any, call_next: CallNext, context: Any) -> Any:
+    return await middleware(context, call_next)
 
 
 # -- results that ask for input --------------------------------------------------------------
