@@ -232,9 +232,7 @@ def group_lives(group: int) -> bool:
     return False
 
 
-def run_program(
-    command: Sequence[str], *, seconds: float, env: Mapping[str, str] | None = None, cwd: str | None = None
-) -> subprocess.CompletedProcess[str]:
+def run_program(command: Sequence[str], *, seconds: float, cwd: str | None = None) -> subprocess.CompletedProcess[str]:
     """Run a program without input to its end, and return its exit code and what it wrote.
 
     Raises OSError if it cannot be started, and TimeoutError if it runs longer than `seconds`.
@@ -242,7 +240,7 @@ def run_program(
     try:
         return subprocess.run(
             command, stdin=subprocess.DEVNULL, capture_output=True, text=True, encoding="utf-8", errors="replace",
-            env=env, cwd=cwd, timeout=seconds, check=False,
+            cwd=cwd, timeout=seconds, check=False,
         )  # fmt: skip
     except subprocess.TimeoutExpired:
         raise TimeoutError from None

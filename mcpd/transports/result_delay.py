@@ -14,29 +14,26 @@ import sys
 from collections import deque
 from collections.abc import Callable
 
+from msgspec import Struct, field
+
 _TICK = 0.001
 _TIMEOUT = 1.0
 _MOST_BYTES = 1024 * 1024
 
 
-class DelayedResults:
+class DelayedResults(Struct, eq=False):
     """Holds frames until the peer has read everything before them, for one second and 1 MiB at most.
 
     `is_read` returns whether that is so; without it, the owner calls `release`.
     """
 
-    __slots__ = ("_bytes", "_held", "_is_read", "_loop", "_send", "_settled", "_timer")
-
-    def __init__(
-        self, loop: asyncio.AbstractEventLoop, send: Callable[[bytes], None], is_read: Callable[[], bool] | None = None
-    ) -> None:
-        self._loop = loop
-        self._send = send
-        self._is_read = is_read
-        self._held: deque[tuple[float, bytes]] = deque()
-        self._bytes = 0
-        self._timer: asyncio.TimerHandle | None = None
-        self._settled: asyncio.Future[None] | None = None
+    _loop: asyncio.AbstractEventLoop
+    _send: Callable[[bytes], None]
+    _is_read: Callable[[], bool] | None = None
+    _held: deque[tuple[float, bytes]] = field(default_factory=deque)
+    _bytes: int = 0
+    _timer: asyncio.TimerHandle | None = None
+    _settled: asyncio.Future[None] | None = None
 
     def hold(self, frame: bytes) -> None:
         """Hold a frame, behind those that are held already."""

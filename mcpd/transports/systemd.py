@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import socket
 import time
-from collections.abc import Mapping
 
 from mcpd.errors import ConfigurationError
 
@@ -89,11 +88,6 @@ def _handed_over() -> tuple[int, list[str]]:
                     pass  # `_copy_of` reports it
 
     return _taken[own]
-
-
-def has_manager(environment: Mapping[str, str] = os.environ) -> bool:
-    """Return whether a service manager waits for notifications (Type=notify of systemd)."""
-    return bool(environment.get("NOTIFY_SOCKET"))
 
 
 def notify(state: str) -> None:

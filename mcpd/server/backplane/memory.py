@@ -17,12 +17,11 @@ from mcpd.server.backplane.base import BackplaneAway, Item, Receive
 log = logging.getLogger("mcpd")
 
 
-class LocalBus:
+class LocalBus(Struct, eq=False):
     """The subscribers of one process by channel."""
 
-    def __init__(self) -> None:
-        self._receivers: dict[str, list[Receive]] = {}
-        self._gaps: list[Callable[[], object]] = []
+    _receivers: dict[str, list[Receive]] = {}
+    _gaps: list[Callable[[], object]] = []
 
     @property
     def channels(self) -> list[str]:
@@ -135,12 +134,11 @@ _MOST_BYTES = 64 * 1024 * 1024
 _PER_KEY = 200
 
 
-class _Lives:
+class _Lives(Struct, eq=False):
     """When the data of each name expires. A renewed name leaves its older entry in the heap for a while."""
 
-    def __init__(self) -> None:
-        self._heap: list[tuple[float, str]] = []
-        self._ends: dict[str, float] = {}
+    _heap: list[tuple[float, str]] = []
+    _ends: dict[str, float] = {}
 
     def set(self, name: str, ttl: float) -> None:
         """Let a name expire in `ttl` seconds."""

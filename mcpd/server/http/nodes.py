@@ -10,10 +10,11 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Mapping
+from functools import partial
 from secrets import token_hex
 from typing import Any
 
-from msgspec import DecodeError
+from msgspec import DecodeError, Struct, field
 from msgspec.msgpack import Decoder, Encoder
 
 from mcpd.errors import ProtocolError
@@ -144,19 +145,18 @@ class StreamFollower:
             self.end(followed)
 
 
-class FollowedStream:
+class FollowedStream(Struct, eq=False):
     """A stream of another node. `is_over` is set when no more events follow."""
 
-    def __init__(self, node: Node, uid: str, owner: str, number: int, after: int) -> None:
-        self.id = token_hex(6)
-        self.came: asyncio.Queue[tuple[_Events, bool]] = asyncio.Queue()
-        self.is_over = False
-        self._node = node
-        self._uid = uid
-        self._owner = owner
-        self._number = number
-        self._last = after
-        self._ready: list[bytes] = []
+    _node: Node
+    _uid: str
+    _owner: str
+    _number: int
+    _last: int
+    id: str = field(default_factory=partial(token_hex, 6))
+    came: asyncio.Queue[tuple[_Events, bool]] = field(default_factory=asyncio.Queue)
+    is_over: bool = False
+    _ready: list[bytes] = []
 
     def take(self) -> bytes:
         """Return the events since the last call."""
@@ -205,22 +205,21 @@ class FollowedStream:
         self._add(sorted(event for _, entry in entries for event in _events_of(entry)), True)
 
 
-class _Relay:
+class _Relay(Struct, eq=False):
     """Passes the events of one stream to other nodes, and to a log on the backplane.
 
     The log has the newest events, limited by number and bytes; the last one whatever its size.
     """
 
-    def __init__(self, node: Node, log_name: str, most_events: int, most_bytes: int) -> None:
-        self.is_logging = False
-        self._node = node
-        self._log_name = log_name
-        self._most_events = most_events
-        self._most_bytes = most_bytes
-        # The sizes of the entries in the log.
-        self._sizes: deque[int] = deque()
-        self._bytes = 0
-        self._followers: dict[str, tuple[str, float]] = {}
+    _node: Node
+    _log_name: str
+    _most_events: int
+    _most_bytes: int
+    is_logging: bool = False
+    # The sizes of the entries in the log.
+    _sizes: deque[int] = field(default_factory=deque)
+    _bytes: int = 0
+    _followers: dict[str, tuple[str, float]] = {}
 
     def follow(self, follower: str, where: str) -> None:
         """Send events to a follower."""

@@ -207,17 +207,16 @@ class Reply(Struct, eq=False):
             self._on_disconnect()
 
 
-class KeepAlive:
+class KeepAlive(Struct, eq=False):
     """One timer for all open streams: every `interval` seconds each quiet stream sends a comment (0: never).
 
     `write_timeout` is the number of seconds for which a client may read nothing while a tool waits (0: no limit).
     """
 
-    def __init__(self, interval: float, write_timeout: float = 0) -> None:
-        self.write_timeout = write_timeout
-        self._interval = interval
-        self._members: set[Reply | EventStreamResponse] = set()
-        self._timer: asyncio.TimerHandle | None = None
+    _interval: float
+    write_timeout: float = 0
+    _members: set[Reply | EventStreamResponse] = set()
+    _timer: asyncio.TimerHandle | None = None
 
     def add(self, member: Reply | EventStreamResponse) -> None:
         """Call `keep_alive` on a member once in each interval."""

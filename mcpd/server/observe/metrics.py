@@ -91,12 +91,11 @@ def _joined(family: Family, one: Sample, other: Sample) -> Sample:
     return Sample(one.labels, one.value + other.value, counts)
 
 
-class Total:
+class Total(Struct, eq=False):
     """The sum over processes that start and end. The counts of an ended process stay in the sum."""
 
-    def __init__(self) -> None:
-        self._latest: dict[str, list[Family]] = {}
-        self._gone: list[Family] = []
+    _latest: dict[str, list[Family]] = {}
+    _gone: list[Family] = []
 
     def put(self, process: str, families: Iterable[Family]) -> None:
         """Replace the metrics of a process."""
