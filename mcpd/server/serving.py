@@ -12,7 +12,7 @@ import logging
 import os
 import sys
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from contextlib import ExitStack
 from functools import partial
 from itertools import chain
@@ -338,25 +338,31 @@ async def _open(lifespan: Lifespan, stop: Stop) -> bool:
     """
     lifespan.hold(stop)
     opening = asyncio.ensure_future(lifespan.open())
-    stopping = asyncio.ensure_future(stop.wait())
     try:
-        await asyncio.wait([opening, stopping], return_when=asyncio.FIRST_COMPLETED)
-        if opening.done():
-            await opening
-            return True
-        return False
+        if not await _ends_before(opening, stop.wait()):
+            return False
+        await opening
+        return True
     finally:
         opening.cancel()
-        stopping.cancel()
+
+
+async def _ends_before(
+    work: asyncio.Future[Any], event: Coroutine[Any, Any, None], seconds: float | None = None
+) -> bool:
+    """Wait for the end of work, but only until an event or for some seconds. Returns whether the work has ended."""
+    waiting = asyncio.ensure_future(event)
+    try:
+        await asyncio.wait([work, waiting], timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        waiting.cancel()
+    return work.done()
 
 
 async def _close(lifespan: Lifespan, stop: Stop, grace: float) -> None:
     """Close the lifespan after all calls; cancelled after `grace` seconds or a second stop."""
     closing = asyncio.ensure_future(lifespan.release(stop))
-    hurry = asyncio.ensure_future(stop.wait_again())
-    await asyncio.wait([closing, hurry], timeout=grace, return_when=asyncio.FIRST_COMPLETED)
-    hurry.cancel()
-    if not closing.done():
+    if not await _ends_before(closing, stop.wait_again(), grace):
         lifespan.cancel()
         await asyncio.wait([closing], timeout=1)
 
@@ -365,18 +371,15 @@ async def _finish(clients: _Clients, grace: float, stop: Stop) -> None:
     """Let calls end for `grace` seconds, or until the second stop; then cancel them."""
     loop = asyncio.get_running_loop()
     end = loop.time() + grace
-    hurry: asyncio.Future[Any] = asyncio.ensure_future(stop.wait_again())
     lingering = asyncio.ensure_future(clients.serve_late_requests())
-    await asyncio.wait([lingering, hurry], timeout=grace, return_when=asyncio.FIRST_COMPLETED)
+    await _ends_before(lingering, stop.wait_again(), grace)
     lingering.cancel()
 
     connections = clients.connections
     grace = max(0.0, end - loop.time())
 
     finishing: asyncio.Future[Any] = asyncio.gather(*(connection.finish(grace) for connection in connections))
-    await asyncio.wait([finishing, hurry], return_when=asyncio.FIRST_COMPLETED)
-    hurry.cancel()
-    if not finishing.done():
+    if not await _ends_before(finishing, stop.wait_again()):
         for connection in connections:
             connection.abort()
 

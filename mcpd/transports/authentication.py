@@ -78,10 +78,14 @@ class Refusal(Struct, frozen=True):
 Authenticator: TypeAlias = Callable[[Mapping[str, str]], Principal | Refusal | Awaitable[Principal | Refusal]]
 """Takes the headers of a request (with lower-case names and credentials) and returns its principal or a refusal."""
 
-_UNAVAILABLE = Refusal(
-    503, "The server cannot authenticate you now; try again later, or see its log.\n", (("Retry-After", "5"),)
-)
-_BUSY = Refusal(503, "The server is busy authenticating other clients; try again later.\n", (("Retry-After", "5"),))
+
+def unavailable(text: str) -> Refusal:
+    """Return the refusal of a client that should try again in five seconds."""
+    return Refusal(503, text, (("Retry-After", "5"),))
+
+
+_UNAVAILABLE = unavailable("The server cannot authenticate you now; try again later, or see its log.\n")
+_BUSY = unavailable("The server is busy authenticating other clients; try again later.\n")
 _TWICE = Refusal(
     400,
     "Authorization was sent more than once: send one credential.\n",
@@ -219,24 +223,22 @@ class TokenAuthenticator:
     def __call__(self, headers: Mapping[str, str]) -> Principal | Refusal:
         authorization = headers.get("authorization")
         if authorization is None:
-            return Refusal(
-                401,
-                "This server requires a token: send the header Authorization: Bearer TOKEN.\n",
-                (("WWW-Authenticate", "Bearer"),),
-            )
+            return _challenge("This server requires a token: send the header Authorization: Bearer TOKEN.\n")
 
         scheme, _, token = authorization.partition(" ")
         if scheme.lower() != "bearer":
-            text = "Authorization is not a bearer token: send the server's token as Authorization: Bearer TOKEN.\n"
-            return Refusal(401, text, (("WWW-Authenticate", "Bearer"),))
+            return _challenge(
+                "Authorization is not a bearer token: send the server's token as Authorization: Bearer TOKEN.\n"
+            )
         if compare_digest(token.strip().encode("utf-8", "replace"), self._token):
             return self._principal
 
-        return Refusal(
-            401,
-            "The token is wrong: send the one that the server was started with as Authorization: Bearer TOKEN.\n",
-            (("WWW-Authenticate", 'Bearer error="invalid_token"'),),
-        )
+        text = "The token is wrong: send the one that the server was started with as Authorization: Bearer TOKEN.\n"
+        return _challenge(text, 'Bearer error="invalid_token"')
+
+
+def _challenge(text: str, challenge: str = "Bearer") -> Refusal:
+    return Refusal(401, text, (("WWW-Authenticate", challenge),))
 
 
 class Authentication:

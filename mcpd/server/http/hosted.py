@@ -17,7 +17,7 @@ from typing import Any
 
 from mcpd.server.http.app import HttpApp
 from mcpd.server.http.request import HttpRequest, Receive, Scope, Send
-from mcpd.transports.authentication import Refusal
+from mcpd.transports.authentication import unavailable
 
 # Modules of the coroutines that run a server, with the local variable that is the list of asyncio servers or has it as
 # `servers`. Gunicorn's workers for uvicorn run the coroutine of uvicorn.
@@ -103,7 +103,7 @@ def _listens(server: Any, port: int | None) -> bool:
     return server.is_serving() and (port is None or any(socket.getsockname()[1] == port for socket in server.sockets))
 
 
-_ENDING = Refusal(503, "The server is shutting down.\n", (("Retry-After", "5"),))
+_ENDING = unavailable("The server is shutting down.\n")
 
 
 class HostedApp(HttpApp):

@@ -18,7 +18,7 @@ from mcpd.server.http import exchange as framing
 from mcpd.server.http.exchange import Exchange, HttpState
 from mcpd.server.http.request import Header
 from mcpd.transports.accepting import is_tls
-from mcpd.transports.authentication import Refusal
+from mcpd.transports.authentication import Refusal, unavailable
 
 try:
     import httptools
@@ -102,8 +102,9 @@ class Http1Protocol(asyncio.Protocol):
         if self.state.connection_limit.is_exceeded:
             transport.abort()  # a refusal that the client does not read would keep the descriptor
         elif len(self.state.connections) > self._settings.max_connections:
-            text = f"All {self._settings.max_connections} connections are in use; try again later.\n"
-            self._refuse(Refusal(503, text, (("Retry-After", "5"),)))
+            self._refuse(
+                unavailable(f"All {self._settings.max_connections} connections are in use; try again later.\n")
+            )
         elif self.state.is_draining:
             self.drain()  # the connection waited in the queue of the socket
         else:

@@ -19,7 +19,7 @@ from mcpd.server.http.event_stream import EventStreamResponse
 from mcpd.server.http.reply import Reply
 from mcpd.server.http.request import Refused
 from mcpd.server.http.resumable_streams import ResumableStream, ResumableStreams
-from mcpd.transports.guards import Refusal
+from mcpd.transports.authentication import unavailable
 
 if TYPE_CHECKING:
     from mcpd.protocol.budget import ChargedTexts
@@ -33,7 +33,7 @@ class Unavailable(Refused):
     """The state of a session cannot be read, or it cannot be restored now. `why` continues "The server …"."""
 
     def __init__(self, why: str) -> None:
-        super().__init__(Refusal(503, f"The server {why}; try again later.\n", (("Retry-After", "5"),)))
+        super().__init__(unavailable(f"The server {why}; try again later.\n"))
 
 
 class SharedState(Struct, eq=False):

@@ -31,7 +31,7 @@ from mcpd.server.functions.threads import run_in_thread
 from mcpd.server.http.core import Core, HttpSettings
 from mcpd.server.http.request import BadRequest, Header, HttpRequest
 from mcpd.server.http_backend import Backend
-from mcpd.transports.authentication import Refusal, RequestHeaders
+from mcpd.transports.authentication import Refusal, RequestHeaders, unavailable
 from mcpd.transports.guards import Guard
 from mcpd.transports.routes import Route, RouteRequest, RouteResponse
 
@@ -264,10 +264,9 @@ _TO_ANY_PAGE = ((b"access-control-allow-origin", b"*"),)
 _EMPTY = (204, 304)
 _FRAMING = frozenset(("connection", "content-length", "keep-alive", "trailer", "transfer-encoding", "upgrade"))
 _is_value = re.compile(r"[\t\x20-\x7e\x80-\xff]*").fullmatch
-_RETRY = (("Retry-After", "5"),)
 _FAILED = Refusal(500, "The server failed to answer; details are in its log.\n")
-_ENDING = Refusal(503, "The server is shutting down.\n", _RETRY)
-_NOT_STARTED = Refusal(503, "The server could not start; details are in its log.\n", _RETRY)
+_ENDING = unavailable("The server is shutting down.\n")
+_NOT_STARTED = unavailable("The server could not start; details are in its log.\n")
 
 FindSender: TypeAlias = Callable[[HttpRequest], Coroutine[Any, Any, Principal | Refusal]]
 """Returns the sender of a request, or its refusal."""
@@ -420,8 +419,8 @@ class Router:
             body = await request.read(most, settings.body_timeout, self._core.owner)
         except BadRequest as bad:
             # The unread part of the body would be parsed as the next request.
-            headers = _RETRY if bad.status == 503 else ()
-            await request.refuse(Refusal(bad.status, f"{bad}\n", headers), ((b"connection", b"close"),))
+            refusal = unavailable(f"{bad}\n") if bad.status == 503 else Refusal(bad.status, f"{bad}\n")
+            await request.refuse(refusal, ((b"connection", b"close"),))
             return
 
         value = await self._run(request, route, body)
@@ -464,7 +463,7 @@ class Router:
         except (InvalidRequest, InvalidParams) as error:
             return Refusal(404 if isinstance(error, ResourceNotFound) else 400, error.message + "\n")
         except ThreadsBusy as error:
-            return Refusal(503, f"{error}\n", _RETRY)
+            return unavailable(f"{error}\n")
         except BaseException as error:  # whatever it is, it ends its request, not the server
             if task in self._stopped and isinstance(error, asyncio.CancelledError):
                 task.uncancel()

@@ -25,7 +25,7 @@ from mcpd.protocol.principal import ANONYMOUS, Principal
 from mcpd.protocol.printable import printable
 from mcpd.transports.accepting import Acceptor, ConnectionLimit, CountedConnections, WebSocketLimits, is_tls
 from mcpd.transports.address import Address, authority, bind, check_guarded, close, is_local, parse
-from mcpd.transports.authentication import HandshakeFields, Refusal, RequestHeaders
+from mcpd.transports.authentication import HandshakeFields, Refusal, RequestHeaders, unavailable
 from mcpd.transports.guards import Access, Guard
 from mcpd.transports.websocket.connection import WebSocketChannel
 
@@ -273,8 +273,7 @@ class Endpoint:
             return Refusal(404, f"Nothing is served at {path[:200]!r}: connect to {self.paths[0]}.\n")
 
         if len(self.connections) > self.limits.max_connections:
-            text = f"All {self.limits.max_connections} connections are in use; try again later.\n"
-            return Refusal(503, text, (("Retry-After", "5"),))
+            return unavailable(f"All {self.limits.max_connections} connections are in use; try again later.\n")
         return None
 
     def refused(self, status: int) -> None:
