@@ -107,7 +107,7 @@ def _print_address(url: str) -> None:
 
 
 def _print_hint(text: str) -> None:
-    """Write to the terminal of a program that starts a server; `mcpd serve` has its own output."""
+    # Write to the terminal of a program that starts a server; `mcpd serve` has its own output.
     if sys.stderr is not None and sys.stderr.isatty():
         sys.stderr.write(f"mcpd: {text}\n")
 
@@ -350,7 +350,7 @@ async def _open(lifespan: Lifespan, stop: Stop) -> bool:
 async def _ends_before(
     work: asyncio.Future[Any], event: Coroutine[Any, Any, None], seconds: float | None = None
 ) -> bool:
-    """Wait for the end of work, but only until an event or for some seconds. Returns whether the work has ended."""
+    # Wait for the end of work, but only until an event or for some seconds. Returns whether the work has ended.
     waiting = asyncio.ensure_future(event)
     try:
         await asyncio.wait([work, waiting], timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
@@ -360,7 +360,7 @@ async def _ends_before(
 
 
 async def _close(lifespan: Lifespan, stop: Stop, grace: float) -> None:
-    """Close the lifespan after all calls; cancelled after `grace` seconds or a second stop."""
+    # Close the lifespan after all calls; cancelled after `grace` seconds or a second stop.
     closing = asyncio.ensure_future(lifespan.release(stop))
     if not await _ends_before(closing, stop.wait_again(), grace):
         lifespan.cancel()
@@ -368,7 +368,7 @@ async def _close(lifespan: Lifespan, stop: Stop, grace: float) -> None:
 
 
 async def _finish(clients: _Clients, grace: float, stop: Stop) -> None:
-    """Let calls end for `grace` seconds, or until the second stop; then cancel them."""
+    # Let calls end for `grace` seconds, or until the second stop; then cancel them.
     loop = asyncio.get_running_loop()
     end = loop.time() + grace
     lingering = asyncio.ensure_future(clients.serve_late_requests())

@@ -290,7 +290,7 @@ _masks = _Masks()
 
 
 def _hold_signals() -> None:
-    """Before a fork: delay signals to the child until `_reset_signals` has run there."""
+    # Before a fork: delay signals to the child until `_reset_signals` has run there.
     _masks.before = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGTERM, signal.SIGINT)) if _stops else None
 
 

@@ -242,7 +242,7 @@ async def _resolve(address: Address) -> list[str]:
 
 
 def _listen(address: Address, found: list[str], listens: bool, is_shared: bool) -> list[socket.socket]:
-    """Listen on all addresses; on none if the port that the system chose for the first is taken on another."""
+    # Listen on all addresses; on none if the port that the system chose for the first is taken on another.
     sockets: list[socket.socket] = []
     port = address.port
     try:

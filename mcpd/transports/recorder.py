@@ -217,7 +217,7 @@ def _identity(data: bytes, size: int, tail: bytes) -> dict[str, Any]:
 
 
 def _add_text(record: dict[str, Any], data: bytes, recording: Recording) -> None:
-    """Add a line, or its beginning, to its record: as text, or in base64 if it is not UTF-8."""
+    # Add a line, or its beginning, to its record: as text, or in base64 if it is not UTF-8.
     data = data[: recording.max_bytes]
     try:
         text = data.decode()

@@ -128,7 +128,7 @@ class StdioChannel:
         self._push(b"")
 
     def _push(self, chunk: bytes | None = None) -> None:
-        """Process `chunk`, or the bytes that can be read now; b"" is the end."""
+        # Process `chunk`, or the bytes that can be read now; b"" is the end.
         if chunk is None:
             try:
                 chunk = os.read(self._fd_in, _READ_BYTES)
@@ -525,7 +525,7 @@ class StdioListener:
 
 
 def _read_in_thread(channel: StdioChannel, loop: asyncio.AbstractEventLoop, fd: int) -> None:
-    """Start a thread that reads one chunk at a time. It ends with its input or with the loop."""
+    # Start a thread that reads one chunk at a time. It ends with its input or with the loop.
     turn = threading.Semaphore(0)
 
     def read() -> None:

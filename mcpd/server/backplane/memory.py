@@ -216,7 +216,7 @@ class MemoryBackplane(OwnBus):
         self._bytes -= size
 
     def _grow(self, size: int, besides: str) -> None:
-        """Account for `size` more bytes, and drop other data above the limit."""
+        # Account for `size` more bytes, and drop other data above the limit.
         self._bytes += size
         while self._bytes > self.most_bytes:
             name = self._lives.next_to_end()

@@ -326,7 +326,7 @@ class NodeChanges:
             self._send_change(kind)
 
     async def _read_marks(self, *, notifies: bool) -> None:
-        """Read the marks. With `notifies` call subscribers of each kind whose mark and list are different."""
+        # Read the marks. With `notifies` call subscribers of each kind whose mark and list are different.
         marks = await asyncio.gather(*(self._node.backplane.get(f"c:{kind}") for kind in _KINDS))
         for kind, mark in zip(_KINDS, marks, strict=True):
             if mark is not None and mark != self._marks.get(kind):

@@ -98,7 +98,7 @@ class RedisBus:
     # -- the loop ----------------------------------------------------------------------------
 
     async def _read_on(self) -> None:
-        """Receive messages until cancelled. After a loss report a gap, once all channels are subscribed again."""
+        # Receive messages until cancelled. After a loss report a gap, once all channels are subscribed again.
         wait, is_first = _BACK_OFF[0], True
         while True:
             pubsub: PubSub | None = None

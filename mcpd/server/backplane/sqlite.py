@@ -81,7 +81,7 @@ class SqliteBackplane(OwnBus):
         return result
 
     async def _write(self, work: Callable[[sqlite3.Connection], _T]) -> _T:
-        """Run `work` in a transaction. Now and then expired data is deleted first."""
+        # Run `work` in a transaction. Now and then expired data is deleted first.
         return await self._run(lambda: self._in_transaction(work))
 
     def _in_transaction(self, work: Callable[[sqlite3.Connection], _T]) -> _T:
@@ -115,7 +115,7 @@ class SqliteBackplane(OwnBus):
         return row is None or row[0] <= time()
 
     def _live(self, name: str, ttl: float) -> None:
-        """Set the lifetime of a log or queue, and delete the rest of an expired one of that name."""
+        # Set the lifetime of a log or queue, and delete the rest of an expired one of that name.
         if self._is_over(name):
             self._drop(name)
         self._db.execute("INSERT OR REPLACE INTO life VALUES (?, ?)", (name, time() + ttl))
@@ -215,7 +215,7 @@ class SqliteBackplane(OwnBus):
         return await self._change("DELETE FROM queue", "q" + name, who, item)
 
     async def _change(self, statement: str, name: str, who: str, item: Item, *values: float) -> bool:
-        """Change a claimed item. Returns False if it belongs to somebody else by now."""
+        # Change a claimed item. Returns False if it belongs to somebody else by now.
 
         def work(db: sqlite3.Connection) -> bool:
             if self._is_over(name):

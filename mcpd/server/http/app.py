@@ -269,7 +269,7 @@ class HttpApp:
         return None
 
     def _check_headers(self, request: HttpRequest) -> _HeaderCheck:
-        """Check the headers. Most clients send the same ones each time, so the result is cached."""
+        # Check the headers. Most clients send the same ones each time, so the result is cached.
         get = request.headers.get
         key = (get(b"host"), get(b"origin"), get(b"accept"), get(b"content-type"), get(b"content-encoding"))
         check = self._checked.get(key)
@@ -398,7 +398,7 @@ class HttpApp:
 
 
 async def _end_socket(channel: Channel, connection: ServerConnection) -> None:
-    """Accept no more requests on a WebSocket, and close it when the running ones are answered."""
+    # Accept no more requests on a WebSocket, and close it when the running ones are answered.
     await connection.finish(None)
     await channel.aclose("the server is shutting down")
 

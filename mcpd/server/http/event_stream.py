@@ -83,7 +83,7 @@ class Outbox(ABC):
             self._writer = asyncio.get_running_loop().create_task(self._write())
 
     def _count(self) -> bool:
-        """Charge the waiting data to the memory budget. Returns False if it is used up."""
+        # Charge the waiting data to the memory budget. Returns False if it is used up.
         if self._waiting_bytes <= SMALL:
             self._charge = None
             return True
@@ -169,7 +169,7 @@ class EventStreamResponse(Outbox):
             await asyncio.wait([self._writer])
 
     async def _hand_on(self) -> None:
-        """Write the waiting data, and complete the response if the stream is ending."""
+        # Write the waiting data, and complete the response if the stream is ending.
         if self._send is None:
             self._send = await self._request.begin(HEADERS)
 
@@ -191,7 +191,7 @@ class EventStreamResponse(Outbox):
                 return
 
     async def _send_pieces(self, body: bytes) -> bytes:
-        """Send all but the last piece of a large body: an ASGI server does not report how much of a piece was taken."""
+        # Send all but the last piece of a large body: an ASGI server does not report how much of a piece was taken.
         assert self._send is not None
         last = (len(body) - 1) // _PIECE_BYTES * _PIECE_BYTES
         for start in range(0, last, _PIECE_BYTES):

@@ -87,7 +87,7 @@ def _find(address: Any) -> Sequence[Any] | None:
 
 
 def _running() -> Iterator[Any]:
-    """Yield the lists of asyncio servers of all ASGI servers in this event loop."""
+    # Yield the lists of asyncio servers of all ASGI servers in this event loop.
     for task in asyncio.all_tasks():
         step: Any = task.get_coro()
         while (frame := getattr(step, "cr_frame", None)) is not None:
@@ -152,7 +152,7 @@ class HostedApp(HttpApp):
                 await asyncio.shield(self._end())
 
     def _handle_signal(self) -> None:
-        """Install a handler of SIGTERM, which calls the current handler later."""
+        # Install a handler of SIGTERM, which calls the current handler later.
         if threading.current_thread() is not threading.main_thread():
             return  # only the main thread can install handlers; it also stops this thread
         handler = signal.getsignal(signal.SIGTERM)

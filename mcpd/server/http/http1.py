@@ -303,7 +303,7 @@ class Http1Protocol(asyncio.Protocol):
         return data
 
     def _hand_over(self, rest: bytes) -> None:
-        """Pass the connection to the WebSocket protocol, with the head of the handshake."""
+        # Pass the connection to the WebSocket protocol, with the head of the handshake.
         if self._answering is not None:
             # WebSocket frames would mix with the outstanding responses.
             self._refuse(Refusal(400, "Wait for all responses before you open a WebSocket.\n"))
@@ -418,7 +418,7 @@ class Http1Protocol(asyncio.Protocol):
             self.state.settled.set()
 
     def _refuse(self, refusal: Refusal) -> None:
-        """Refuse further data, and end the connection after the current response."""
+        # Refuse further data, and end the connection after the current response.
         if self._ignores_input:
             return
 
@@ -478,7 +478,7 @@ class Http1Protocol(asyncio.Protocol):
         self._write_timer = self._loop.call_later(self._settings.write_timeout, self._watch_writing, waits)
 
     def _count_unread(self) -> None:
-        """Charge unread data to the memory budget, or disconnect the client if the budget is used up."""
+        # Charge unread data to the memory budget, or disconnect the client if the budget is used up.
         waits = self.transport.get_write_buffer_size()
         if waits <= SMALL:
             return

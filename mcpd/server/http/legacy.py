@@ -152,7 +152,7 @@ class LegacyEndpoint:
         session: HttpSession | None = None,
         on_left: Callable[[], None] | None = None,
     ) -> None:
-        """Answer a request or a batch. `on_left` is called if the client leaves before the end."""
+        # Answer a request or a batch. `on_left` is called if the client leaves before the end.
         try:
             if isinstance(message, Request):
                 await self._answer_request(connection, reply, message, session, on_left)
@@ -233,7 +233,7 @@ class LegacyEndpoint:
         session: HttpSession | None,
         on_left: Callable[[], None] | None,
     ) -> None:
-        """Answer a batch with an array, or 202 if it has no request. Spec: 2025-03-26 basic/transports."""
+        # Answer a batch with an array, or 202 if it has no request. Spec: 2025-03-26 basic/transports.
         try:
             connection.check_batches()
         except ProtocolError as error:
@@ -301,7 +301,7 @@ class LegacyEndpoint:
         await self._serve_stream(session, request, stream, missed)
 
     async def _follow(self, session: HttpSession, request: HttpRequest, last: re.Match[bytes]) -> None:
-        """Resume a stream of another node: a GET stream continues here, another stream is followed to its end."""
+        # Resume a stream of another node: a GET stream continues here, another stream is followed to its end.
         nodes = self.sessions.nodes
         if nodes is None:
             raise BadRequest(400, NOT_KEPT)
@@ -328,7 +328,7 @@ class LegacyEndpoint:
     async def _serve_stream(
         self, session: HttpSession, request: HttpRequest, stream: ResumableStream, missed: list[bytes]
     ) -> None:
-        """Carry a stream on the response to this GET: first the missed events, then new ones."""
+        # Carry a stream on the response to this GET: first the missed events, then new ones.
         if stream.is_complete and not missed:
             # The client would resume an empty stream forever; 405 is the other status that a GET may get.
             raise Refused(_ALL_SENT)

@@ -268,7 +268,7 @@ class ModernEndpoint:
         reply.watch_for_disconnect(partial(connection.cancel, call))
 
     async def _post_other(self, request: HttpRequest, message: Notification | Response | Failure | list[Any]) -> None:
-        """Handle a notification. Those of the protocol have no effect: clients cancel by leaving (S26-053)."""
+        # Handle a notification. Those of the protocol have no effect: clients cancel by leaving (S26-053).
         if isinstance(message, list):
             raise BadRequest(400, f"{self._newest} has no batches: POST each message separately")
         if not isinstance(message, Notification):
@@ -335,7 +335,7 @@ class ModernEndpoint:
         return status_for(error.code), error
 
     def _check_call(self, request: HttpRequest, message: Request) -> None:
-        """Check the mirrored arguments of a tool call whose other params are invalid."""
+        # Check the mirrored arguments of a tool call whose other params are invalid.
         if message.method == "tools/call":
             try:
                 call = _decode_call(message.params)

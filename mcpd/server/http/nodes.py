@@ -200,7 +200,7 @@ class FollowedStream(Struct, eq=False):
         self.is_over |= is_over
 
     async def _read_log(self) -> None:
-        """Read what the node has written before it ended; no more events follow."""
+        # Read what the node has written before it ended; no more events follow.
         entries = await self._node.backplane.read(_log_name(self._uid, self._owner, self._number))
         self._add(sorted(event for _, entry in entries for event in _events_of(entry)), True)
 

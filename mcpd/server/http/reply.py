@@ -174,7 +174,7 @@ class Reply(Struct, eq=False):
             await self.request.answer_empty(202)
 
     def _tell_sent(self, answer: bytes) -> None:
-        """Report a response that is an event. The request reports one that is a JSON body."""
+        # Report a response that is an event. The request reports one that is a JSON body.
         if self.request.watch is not None:
             self.request.watch.sent(answer)
 

@@ -56,7 +56,7 @@ class MemoryEventStore:
         return forgotten
 
     def _has_memory(self) -> bool:
-        """Charge the stored bytes to the memory budget. Returns False if it is used up."""
+        # Charge the stored bytes to the memory budget. Returns False if it is used up.
         pages = self._bytes // SMALL
         if not pages:
             self._charge = None

@@ -278,7 +278,7 @@ class SealedSessions:
         return before
 
     async def _store(self, session: HttpSession, change: Callable[[_Settings], None]) -> None:
-        """Change the stored settings, even with concurrent changes, and notify all nodes."""
+        # Change the stored settings, even with concurrent changes, and notify all nodes.
         sealed, state = session.sealed, session.connection.session
         assert sealed is not None
         base = state.log_level, frozenset(state.watched or ())

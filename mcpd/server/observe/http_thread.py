@@ -143,7 +143,7 @@ _BAD = ObserverResponse(400, b"The request cannot be parsed.\n")
 
 
 async def _read(reader: asyncio.StreamReader, *, is_control: bool) -> ObserverRequest | None:
-    """Read the head of a request; None if it is malformed. Bodies are not read."""
+    # Read the head of a request; None if it is malformed. Bodies are not read.
     try:
         head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
     except asyncio.LimitOverrunError:

@@ -179,7 +179,7 @@ class Tracing:
         return span
 
     def _link(self, span: Any, above: Any) -> None:
-        """Link the span that surrounds this one, such as that of an ASGI server. The parent is the client's span."""
+        # Link the span that surrounds this one, such as that of an ASGI server. The parent is the client's span.
         around, parent = self._api.get_current_span(), self._api.get_current_span(above)
         found = around.get_span_context()
         if found.is_valid and found.span_id != parent.get_span_context().span_id:

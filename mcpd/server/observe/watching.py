@@ -289,7 +289,7 @@ class Watching(Site):
         return self.report.readiness()
 
     async def _ask(self, read: Callable[[], T]) -> T:
-        """Call `read` in the server's event loop, or here if the loop is blocked and nothing changes anyway."""
+        # Call `read` in the server's event loop, or here if the loop is blocked and nothing changes anyway.
         found: Future[T] = Future()
 
         def run() -> None:

@@ -371,7 +371,7 @@ class WebSocketChannel(asyncio.Protocol):
             self.fail(CloseCode.TRY_AGAIN_LATER, OVER)
 
     def _push(self) -> None:
-        """Deliver the received frames, until the receiver pauses or the answers of a server pile up."""
+        # Deliver the received frames, until the receiver pauses or the answers of a server pile up.
         if self._is_pushing:
             return
 
@@ -421,7 +421,7 @@ class WebSocketChannel(asyncio.Protocol):
             receiver.receive(data)
 
     def _take_control(self, opcode: Opcode, data: bytes) -> None:
-        """Process a frame that is not text; a binary frame ends the connection."""
+        # Process a frame that is not text; a binary frame ends the connection.
         if opcode is _BINARY:
             self.fail(CloseCode.UNSUPPORTED_DATA, "send each JSON-RPC message as a text frame, not a binary one")
         elif opcode is _CLOSE:
@@ -477,7 +477,7 @@ class WebSocketChannel(asyncio.Protocol):
         self._flush()
 
     def _flush(self, farewell: bytes = b"") -> None:
-        """Write the queue; `farewell` first, if only the end is left to be written."""
+        # Write the queue; `farewell` first, if only the end is left to be written.
         transport = self._transport
         writes = self._framing.data_to_send()
         if not writes or transport is None or self._is_lost:  # uvloop's transports raise once they are gone
@@ -618,7 +618,7 @@ class WebSocketChannel(asyncio.Protocol):
         await asyncio.shield(self._lost)
 
     def _begin_closing(self, transport: asyncio.Transport) -> None:
-        """A close frame or a refusal was written: wait for the peer until the timeout."""
+        # A close frame or a refusal was written: wait for the peer until the timeout.
         if not self._is_closing:
             self._is_closing = True
             self.is_open = False
@@ -627,7 +627,7 @@ class WebSocketChannel(asyncio.Protocol):
             self._resume_reading()
 
     def _end(self, cause: str = "") -> None:
-        """An open connection has ended: find out why, and notify the receiver."""
+        # An open connection has ended: find out why, and notify the receiver.
         self.is_open = False
         if not self._was_open:
             return
@@ -671,7 +671,7 @@ def _unread_asks(asked: int, pong: bytes) -> int:
 
 
 def _hang_up(transport: asyncio.Transport, *, is_agreed: bool) -> None:
-    """Close the sending side after everything is written. `is_agreed` means that the peer closes, too."""
+    # Close the sending side after everything is written. `is_agreed` means that the peer closes, too.
     if is_agreed or not transport.can_write_eof():
         transport.close()
         return

@@ -142,7 +142,7 @@ class Handshake:
         self._answer(request, task.result(), early)
 
     def _keep_early(self, data: bytes) -> None:
-        """Keep data that arrives before the answer; RFC 6455 4.1 requires the client to wait."""
+        # Keep data that arrives before the answer; RFC 6455 4.1 requires the client to wait.
         self._early += data
         if len(self._early) > _MOST_EARLY:
             log.warning("Cut off %s, which did not wait for the answer to its handshake", printable(self._peer()))
