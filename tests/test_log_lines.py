@@ -31,7 +31,6 @@ OURS = {
     "new": "a sha256 in hex",
     "old": "a sha256 in hex",
     "shown": "a kind of outcome, and a number",
-    "shown_arguments": "printable, some lines above",
     "self._output.name": "printable, where the output is made",
     "self.state.value": "an enum of ours",
     "self._view.id": "made by us",

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from functools import cache
-from typing import NamedTuple
 
 from msgspec import DecodeError
 from msgspec.json import decode, encode
@@ -63,31 +61,15 @@ _HINTS = (
 )  # fmt: skip
 
 
-class _Patterns(NamedTuple):
-    scheme: re.Pattern[str]
-    assigned: re.Pattern[str]
-    flag: re.Pattern[str]
-    url: re.Pattern[str]
-
-
-@cache
-def _patterns() -> _Patterns:
-    return _Patterns(
-        scheme=re.compile(r"(?i)\b(bearer|basic)(\s+)([A-Za-z0-9._~+/=-]{8,})"),
-        assigned=re.compile(
-            r"""(?ix) ( \b (?: [\w-]*[-_] )? (?: authorization | cookie | api[-_]?key
+# `re` compiles these patterns when they are first used.
+_SCHEME = r"(?i)\b(bearer|basic)(\s+)([A-Za-z0-9._~+/=-]{8,})"
+_ASSIGNED = r"""(?ix) ( \b (?: [\w-]*[-_] )? (?: authorization | cookie | api[-_]?key
             | (?:access|refresh|id|auth)[-_]?token | token | client[-_]?secret | secret(?:[-_]?key)? | password | passwd
             | passphrase | private[-_]?key ) ["'\\]* \s* [:=] \s* ["'\\]* ) ( [^\s"'\\,;&}]{4,} )"""
-        ),
-        flag=re.compile(
-            r"(?i)^--?[\w-]*(token|secret|password|passwd|passphrase|api-?key|authorization|credential)s?$"
-        ),
-        # postgres://user:password@host, but not host:port. A password may contain @ and, by mistake, a slash.
-        url=re.compile(
-            r"""(?ix) ( \b [a-z][a-z0-9+.-]* : (?:\\?/){2} [^\s"'`<>/?\#:@\[]* : ) (?! \d+ [/?\#] )
+_FLAG = r"(?i)^--?[\w-]*(token|secret|password|passwd|passphrase|api-?key|authorization|credential)s?$"
+# postgres://user:password@host, but not host:port. A password may contain @ and, by mistake, a slash.
+_URL = r"""(?ix) ( \b [a-z][a-z0-9+.-]* : (?:\\?/){2} [^\s"'`<>/?\#:@\[]* : ) (?! \d+ [/?\#] )
             ( [^\s"'`<>/?\#]+ (?=@) | [^\s"'`<>@]+ (?=@) )"""
-        ),
-    )
 
 
 def may_hold_secrets(data: bytes) -> bool:
@@ -106,10 +88,9 @@ def mask_json(data: bytes) -> bytes:
 
 def mask_text(text: str) -> str:
     """Mask values that follow the name of a secret or the word `Bearer`, and passwords in URLs."""
-    patterns = _patterns()
-    text = patterns.url.sub(lambda found: found[1] + _stand_in(found[2]), text)
-    text = patterns.scheme.sub(lambda found: f"{found[1]}{found[2]}{_stand_in(found[3])}", text)
-    return patterns.assigned.sub(_mask_assigned, text)
+    text = re.sub(_URL, lambda found: found[1] + _stand_in(found[2]), text)
+    text = re.sub(_SCHEME, lambda found: f"{found[1]}{found[2]}{_stand_in(found[3])}", text)
+    return re.sub(_ASSIGNED, _mask_assigned, text)
 
 
 def mask_command(words: Sequence[str]) -> list[str]:
@@ -118,7 +99,7 @@ def mask_command(words: Sequence[str]) -> list[str]:
         return list(words)
     masked: list[str] = []
     for word in words:
-        is_value = bool(masked) and _patterns().flag.match(masked[-1]) is not None and not word.startswith("-")
+        is_value = bool(masked) and re.match(_FLAG, masked[-1]) is not None and not word.startswith("-")
         masked.append(_stand_in(word) if is_value else mask_text(word))
     return masked
 

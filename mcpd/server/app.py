@@ -399,9 +399,11 @@ class Server(ServerCore, BuiltInMethods):
         Streams end when uvicorn or hypercorn stops; other ASGI servers may need a time limit for that.
         Needs no extra. Raises ConfigurationError for an invalid backplane.
         """
+        from mcpd.server.http import HttpSettings
         from mcpd.server.listening import host_of
         from mcpd.transports.guards import Access
 
+        settings = settings or HttpSettings()
         hosts, origins = (*allowed_hosts, *host_of(auth or self.authenticate)), tuple(allowed_origins)
         access = Access(
             token=token,
@@ -413,20 +415,16 @@ class Server(ServerCore, BuiltInMethods):
         ).or_by(self.authenticate)
         if access.protection is not None:
             # The address is not known here, and what a request says about it is not trusted.
-            known = "" if settings is None else settings.public_url
+            known = settings.public_url
             access.protection.locate(known, is_public=True, is_guess=not known, is_hosted=True)
         self.catalog.authentication_hint = "pass auth= to asgi_app()"
         if backplane is not None:
-            from mcpd.server.http import HttpSettings
-
-            settings = replace(settings or HttpSettings(), backplane=backplane)
+            settings = replace(settings, backplane=backplane)
         embedded = None
         if metrics:
-            from mcpd.server.http import HttpSettings
             from mcpd.server.observe.watching import Embedded
 
             embedded = Embedded(self, access)
-            settings = settings or HttpSettings()
             settings = replace(settings, routes=(*settings.routes, *embedded.routes))
         app = self.http_app(access, settings, identify=identify, is_hosted=True)
         if embedded is not None:

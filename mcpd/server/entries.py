@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from mcpd.server.functions.json_schema import SchemaCallee
     from mcpd.server.options import ToolOptions
     from mcpd.server.registry.caching import CacheHint
-    from mcpd.server.registry.options import Described, DescribedPrompt, DescribedResource
+    from mcpd.server.registry.options import DescribedPrompt, DescribedResource
     from mcpd.server.registry.prompts import FunctionPrompt
 
 # -- tools -------------------------------------------------------------------------------------
@@ -59,19 +59,18 @@ def tool_entry(
     name = _checked_name(options.get("name") or bound.name)
     where = f"tool {name!r}"
     callee, check_output = _with_schemas(where, function, bound, options)
-    meta = tagged(meta_of(options.get("meta"), where), options, where)
+    described = _described(options, bound, where)
+    meta = described.pop("meta")
     additions = _additions(where, name, installed, options, meta)
     output_schema = options.get("output_schema")
 
     tool = Tool(
         name=name,
-        title=options.get("title"),
-        description=_description(options, bound),
         annotations=hints_of(options.get("annotations"), ToolAnnotations, where),
-        icons=icons_of(options.get("icons", ()), where),
         input_schema={},
         output_schema=None if output_schema is None else dict(output_schema),
         meta=meta or None,
+        **described,
     )
 
     given = options.get("timeout")
@@ -198,22 +197,16 @@ def resource_entry(
     variables = () if template is None else template.variables
     _check_variables(uri, variables, callee)
 
-    own_meta = tagged(meta_of(options.get("meta"), where), options, where)
-    mime_type = options.get("mime_type")
-    requires, addition = _addition(installed, uri, mime_type, own_meta, is_fixed=False)
-    finish = None
-    if addition is not None:
-        mime_type, own_meta, finish = addition.mime_type, addition.meta, addition.finish
-
-    shared: dict[str, Any] = {
+    shared = {
+        **_described(options, callee, where),
         "name": options.get("name") or callee.name,
-        "title": options.get("title"),
-        "description": _description(options, callee) or None,
-        "icons": icons_of(options.get("icons", ()), where),
-        "meta": own_meta,
-        "mime_type": mime_type,
+        "mime_type": options.get("mime_type"),
         "annotations": hints_of(options.get("annotations"), Annotations, where),
     }
+    requires, addition = _addition(installed, uri, shared["mime_type"], shared["meta"], is_fixed=False)
+    finish = None
+    if addition is not None:
+        shared["mime_type"], shared["meta"], finish = addition.mime_type, addition.meta, addition.finish
 
     unsafe = _unsafe_paths(options.get("unsafe_paths", ()), variables, where)
     entry: FunctionResource | FunctionTemplate
@@ -317,18 +310,18 @@ def prompt_entry(catalog: Catalog, function: Function, options: DescribedPrompt)
     callee = bind(function, context_type=context_type, overrides=catalog.overrides)
     name = options.get("name") or callee.name
     where = f"prompt {name!r}"
-    prompt = Prompt(
-        name=name,
-        title=options.get("title"),
-        description=_description(options, callee) or None,
-        icons=icons_of(options.get("icons", ()), where),
-        meta=tagged(meta_of(options.get("meta"), where), options, where),
-    )
+    prompt = Prompt(name=name, **_described(options, callee, where))
     entry = FunctionPrompt(checked(prompt, where), callee)
     offer(catalog, entry, options, where)
     return entry
 
 
-def _description(options: Described, callee: Callee) -> str | None:
-    given = options.get("description")
-    return given if given is not None else callee.description or None
+def _described(options: DescribedPrompt, callee: Callee, where: str) -> dict[str, Any]:
+    # The members that tools, resources and prompts share.
+    description = options.get("description")
+    return {
+        "title": options.get("title"),
+        "description": (callee.description if description is None else description) or None,
+        "icons": icons_of(options.get("icons", ()), where),
+        "meta": tagged(meta_of(options.get("meta"), where), options, where),
+    }

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from functools import cache
 
 from msgspec import DecodeError, Struct
 from msgspec.json import decode
@@ -20,22 +19,11 @@ _ID = rb'("(?:[^"\\]|\\.)*"|-?[0-9]{1,18})'
 _VERSION = rb'"jsonrpc"\s*:\s*"2\.0"'
 _IS_ANSWER = {b"result": True, b"error": True, b"method": False, b"params": False}
 
-
-class _Patterns(Struct, frozen=True):
-    first_member: re.Pattern[bytes]
-    id_first: re.Pattern[bytes]
-    # Only scalars may follow, so that the id is the message's own and not one of a nested object.
-    id_last: re.Pattern[bytes]
-
-
-@cache
-def _patterns() -> _Patterns:
-    # Compiled when the first message is too large.
-    return _Patterns(
-        re.compile(rb'\s*\{\s*(?:%b\s*,\s*)?"(\w+)"\s*:' % _VERSION),
-        re.compile(rb'\s*\{\s*(?:%b\s*,\s*)?"id"\s*:\s*%b\s*,\s*(?:%b\s*,\s*)?"(\w+)"\s*:' % (_VERSION, _ID, _VERSION)),
-        re.compile(rb',\s*"id"\s*:\s*%b\s*(?:,\s*%b\s*)?\}\s*\Z' % (_ID, _VERSION)),
-    )
+# `re` compiles these patterns when the first message is too large.
+_FIRST_MEMBER = rb'\s*\{\s*(?:%b\s*,\s*)?"(\w+)"\s*:' % _VERSION
+_ID_FIRST = rb'\s*\{\s*(?:%b\s*,\s*)?"id"\s*:\s*%b\s*,\s*(?:%b\s*,\s*)?"(\w+)"\s*:' % (_VERSION, _ID, _VERSION)
+# Only scalars may follow, so that the id is the message's own and not one of a nested object.
+_ID_LAST = rb',\s*"id"\s*:\s*%b\s*(?:,\s*%b\s*)?\}\s*\Z' % (_ID, _VERSION)
 
 
 class OversizedMessage(Struct, frozen=True):
@@ -53,7 +41,7 @@ class OversizedMessage(Struct, frozen=True):
     @property
     def id(self) -> int | str | None:
         """The id of the message; None if it is missing or unknown."""
-        found = _patterns().id_first.match(self.head) or _patterns().id_last.search(self.tail)
+        found = re.match(_ID_FIRST, self.head) or re.search(_ID_LAST, self.tail)
         try:
             return None if found is None else decode(found[1], type=int | str)
         except (DecodeError, UnicodeDecodeError):
@@ -62,10 +50,10 @@ class OversizedMessage(Struct, frozen=True):
     @property
     def is_answer(self) -> bool | None:
         """Whether the message is an answer; None if that is unknown."""
-        found = _patterns().id_first.match(self.head)
+        found = re.match(_ID_FIRST, self.head)
         if found is not None:
             return _IS_ANSWER.get(found[2])
-        found = _patterns().first_member.match(self.head)
+        found = re.match(_FIRST_MEMBER, self.head)
         return None if found is None else _IS_ANSWER.get(found[1])
 
 

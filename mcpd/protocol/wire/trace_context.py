@@ -10,14 +10,15 @@ import re
 from collections.abc import Mapping
 from typing import Protocol
 
-from msgspec import UNSET, DecodeError, Raw, Struct, UnsetType, field
+from msgspec import UNSET, Raw, Struct, UnsetType, field
 from msgspec.json import Decoder
+
+from mcpd.protocol.jsonrpc import MALFORMED
 
 _is_traceparent = re.compile(
     r"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}(-.*)?"
 ).fullmatch
 _MOST_CHARACTERS = 8192
-_MALFORMED = (DecodeError, UnicodeDecodeError, RecursionError)
 
 
 class TraceContext(Struct, frozen=True):
@@ -63,7 +64,7 @@ def read(params: Raw | bytes) -> TraceContext | None:
         return None
     try:
         meta = _read_params(params).meta
-    except _MALFORMED:
+    except MALFORMED:
         return None
     if meta is UNSET:
         return None
@@ -84,7 +85,7 @@ def _text(raw: Raw | UnsetType) -> str:
         return ""
     try:
         return _read_text(raw)
-    except _MALFORMED:
+    except MALFORMED:
         return ""
 
 

@@ -13,7 +13,7 @@ from msgspec.json import encode
 
 from mcpd.errors import ProtocolError
 from mcpd.protocol.channel import Channel
-from mcpd.protocol.jsonrpc import Failure, Id, Message, Notification, Request, Response
+from mcpd.protocol.jsonrpc import Failure, Id, Message, Request, Response
 from mcpd.protocol.methods import METHODS, subject_of
 from mcpd.protocol.observer import ObservedCall, ObservedFrame, Observer, Outcome, OutcomeKind
 from mcpd.protocol.printable import printable
@@ -134,11 +134,9 @@ class _ObserverHooks(SessionHooks):
             self._notify(self._observers, "call_ended", observed, outcome)
 
     def frame_received(self, connection: ServerConnection, frame: bytes, message: object) -> None:
-        method, request_id = "", None
+        method, request_id = getattr(message, "method", ""), None
         if isinstance(message, Request):
-            method, request_id = message.method, message.id
-        elif isinstance(message, Notification):
-            method = message.method
+            request_id = message.id
         elif isinstance(message, (Response, Failure)):
             method = connection.method_of(message.id)
         elif isinstance(message, ProtocolError):
@@ -199,16 +197,12 @@ class CallLog(Observer):
             fields["arguments"] = printable(call.arguments.decode("utf-8", "replace"), MOST_ARGUMENT_CHARACTERS)
             shown_arguments = f"; arguments {fields['arguments']}"
 
-        if outcome.kind == "refused":
-            log.log(
-                self._level, "%s (id %s): refused with %d", printable(call.method), printable(call.id), outcome.code,
-                extra={"mcpd_fields": fields},
-            )  # fmt: skip
-            return
         shown = outcome.kind if outcome.code is None else f"{outcome.kind} with {outcome.code}"
+        if outcome.kind != "refused":
+            shown += f" after {outcome.seconds * 1000:.1f} ms{shown_arguments}"
         log.log(
-            self._level, "%s (id %s): %s after %.1f ms%s",
-            call.method, printable(call.id), shown, outcome.seconds * 1000, shown_arguments,
+            self._level, "%s (id %s): %s",
+            printable(call.method), printable(call.id), printable(shown, 2 * MOST_ARGUMENT_CHARACTERS),
             extra={"mcpd_fields": fields},
         )  # fmt: skip
 

@@ -266,9 +266,9 @@ class _Coercion:
         if "type" in schema:
             admitted &= _names(schema["type"])
         if isinstance(schema.get("enum"), list):
-            admitted &= frozenset(map(_type_of, schema["enum"]))
+            admitted &= frozenset(map(json_type, schema["enum"]))
         if "const" in schema:
-            admitted &= {_type_of(schema["const"])}
+            admitted &= {json_type(schema["const"])}
 
         for keyword in ("anyOf", "oneOf"):
             if isinstance(branches := schema.get(keyword), list):
@@ -340,7 +340,8 @@ def _names(types: Any) -> frozenset[str]:
     return names | {"integer"} if "number" in names else names
 
 
-def _type_of(value: Any) -> str:
+def json_type(value: Any) -> str:
+    """Return the name of a value's type in JSON Schema."""
     for kind, name in _TYPE_NAMES:
         if isinstance(value, kind):
             return name
@@ -498,20 +499,25 @@ def _as_json(problem: str) -> str:
 def _allowed(path: str, schema: Schema) -> str | None:
     found: Any = schema
     for name, index, _ in re.findall(_STEP, path):
-        found = _inside(found, schema)
+        found = inside(found, schema)
         if name and name in found.get("properties", ()):
             found = found["properties"][name]
         elif index and int(index) < len(found.get("prefixItems", ())):
             found = found["prefixItems"][int(index)]
         else:
             found = found.get("items" if index else "additionalProperties")
-    values = _inside(found, schema).get("enum", ())
+    values = inside(found, schema).get("enum", ())
     return ", ".join(msgspec.json.encode(value).decode() for value in values[:_MANY]) or None
 
 
-def _inside(schema: Any, root: Schema) -> Schema:
-    schema = follow(schema, root)
-    if isinstance(schema, dict) and "anyOf" in schema:
-        branches = [branch for branch in schema["anyOf"] if branch != {"type": "null"}]
-        schema = follow(branches[0], root) if len(branches) == 1 else None
-    return schema if isinstance(schema, dict) else {}
+def inside(schema: Any, root: Schema) -> Schema:
+    """Resolve references, and the null of an Optional with one other branch; {} for any value."""
+    for _ in range(16):
+        schema = follow(schema, root)
+        if not isinstance(schema, dict):
+            return {}
+        branches = [branch for branch in schema.get("anyOf", ()) if branch != {"type": "null"}]
+        if len(branches) != 1:
+            return schema
+        schema = branches[0]
+    return {}

@@ -22,7 +22,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final, Literal
 
 from mcpd.protocol.schemas import Schema, mapped, subschemas
-from mcpd.server.functions.arguments import DATETIME_FORMATS
+from mcpd.server.functions.arguments import DATETIME_FORMATS, json_type
 
 # A larger schema keeps references to types that it uses often, or it might double at each level.
 MAX_NODES: Final = 2000
@@ -233,15 +233,6 @@ _INPUT_FORMATS: Final = frozenset(
 # The formats that hold for everything Python writes: a datetime may have no offset, a timedelta fractions.
 _OUTPUT_FORMATS: Final = frozenset(("date", "ipv4", "uuid"))
 
-_TYPES: Final[tuple[tuple[type, str], ...]] = (
-    (bool, "boolean"),
-    (int, "integer"),
-    (float, "number"),
-    (str, "string"),
-    (type(None), "null"),
-    (list, "array"),
-    (dict, "object"),
-)
 _TEXT: Final = ("title", "description", "default", "examples", "deprecated", "readOnly", "writeOnly")
 _WORDS: Final = ("title", "description", "examples", "deprecated")
 _NULL: Final = {"type": "null"}
@@ -324,7 +315,7 @@ def _rewrite_enum(node: Schema) -> None:
 
     groups: dict[str, list[Any]] = {}
     for value in values:
-        groups.setdefault(_type_of(value), []).append(value)
+        groups.setdefault(json_type(value), []).append(value)
     branches = [_NULL if name == "null" else {"type": name, "enum": group} for name, group in groups.items()]
 
     if len(branches) == 1:
@@ -334,10 +325,6 @@ def _rewrite_enum(node: Schema) -> None:
         node.pop("type", None)
         del node["enum"]
         node["anyOf"] = branches
-
-
-def _type_of(value: Any) -> str:
-    return next(name for kind, name in _TYPES if isinstance(value, kind))
 
 
 def _rewrite_text(node: Schema, direction: Direction) -> None:

@@ -10,10 +10,11 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from mcpd.protocol.schemas import Schema, is_local, target_of
+from mcpd.protocol.schemas import Schema
 from mcpd.server.extensions.ui.apps import AppEntry, Apps, ToolUi, missing_view_problem
 from mcpd.server.extensions.ui.constants import MIME_TYPE, SCHEME, UI, has_ui, is_app_type
 from mcpd.server.extensions.ui.view import View
+from mcpd.server.functions.arguments import inside
 from mcpd.server.registry.entries import Problem
 from mcpd.server.registry.tools import FunctionTool, metadata_of
 
@@ -114,7 +115,7 @@ def view_problems(tool: FunctionTool, view: View) -> list[Problem]:
             return [_problem(where, kind, gives)]
         return []
 
-    shape = _inside(schema, schema)
+    shape = inside(schema, schema)
     if not shape or _can_be(shape, schema, kind):
         return list(_unknown_columns(where, shape, schema, view))
     return [_problem(where, kind, _named(shape))]
@@ -137,13 +138,13 @@ def _can_be(shape: Schema, root: Schema, kind: str) -> bool:
 
 def _columns(shape: Schema, root: Schema) -> Schema | None:
     if "array" in _types(shape):
-        return _of_items(_inside(shape.get("items"), root), root)
-    members = {name: _inside(member, root) for name, member in (shape.get("properties") or {}).items()}
+        return _of_items(inside(shape.get("items"), root), root)
+    members = {name: inside(member, root) for name, member in (shape.get("properties") or {}).items()}
     if not members or shape.get("additionalProperties"):
         return None
     lists = {name: member for name, member in members.items() if "array" in _types(member)}
     if len(lists) == 1:
-        return _of_items(_inside(next(iter(lists.values())).get("items"), root), root)
+        return _of_items(inside(next(iter(lists.values())).get("items"), root), root)
     if len(lists) == len(members):
         return {name: member.get("items", {}) for name, member in lists.items()}
     return None
@@ -182,28 +183,11 @@ def _unknown_columns(where: str, shape: Schema, root: Schema, view: View) -> Ite
 
 
 def _may_be_number(schema: object, root: Schema) -> bool:
-    shape = _inside(schema, root)
+    shape = inside(schema, root)
     types = _types(shape)
     if "array" in types:
         return _may_be_number(shape.get("items"), root)
     return not types or bool(types & {"number", "integer"}) or ("anyOf" in shape and not shape.get("type"))
-
-
-def _inside(schema: object, root: Schema) -> Schema:
-    # Resolve references, and the null of an Optional with one other branch; {} for any value.
-    for _ in range(16):
-        if not isinstance(schema, Mapping):
-            return {}
-        branches = [branch for branch in schema.get("anyOf", ()) if branch != {"type": "null"}]
-
-        reference = schema.get("$ref")
-        if is_local(reference):
-            schema = target_of(reference, root)
-        elif len(branches) == 1:
-            schema = branches[0]
-        else:
-            return dict(schema)
-    return {}
 
 
 def _types(shape: Schema) -> set[str]:
