@@ -238,23 +238,22 @@ def _describe_error(error: BaseException, path: str, root: str) -> tuple[int | N
     # Return the line at which an error occurred and a description of the error.
     line, deeper = _line(error.__traceback__, path, root)
     if isinstance(error, SyntaxError):
-        what = f"{type(error).__name__}: {error.msg}"
         if error.filename == path:
-            return error.lineno, what
-        if error.filename:
+            line = error.lineno
+        elif error.filename:
             deeper = f" ({os.path.relpath(error.filename, root)}, line {error.lineno})"
-        return line, what + deeper
+        return line, f"{type(error).__name__}: {error.msg}{deeper}"
     if isinstance(error, SystemExit):
         return line, f"it exits on import (exit {error.code}){deeper}"
     if isinstance(error, ModuleNotFoundError):
         missing = printable(error.name or "")
+        advice = f"install it for mcpd: {sys.executable} -m pip install …"
         if _has_header(path):
-            return line, f"no module {missing!r}{deeper}; restart mcpd if you added it to the # /// script header"
-        return line, f"no module {missing!r}{deeper}; install it for mcpd: {sys.executable} -m pip install …"
-    if isinstance(error, McpdError):
-        return line, f"{error}{deeper}"
-    text = str(error)
-    return line, (f"{type(error).__name__}: {text}" if text else type(error).__name__) + deeper
+            advice = "restart mcpd if you added it to the # /// script header"
+        return line, f"no module {missing!r}{deeper}; {advice}"
+    name = type(error).__name__
+    text = str(error) if isinstance(error, McpdError) else f"{name}: {error}" if str(error) else name
+    return line, text + deeper
 
 
 def _has_header(path: str) -> bool:

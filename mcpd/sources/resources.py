@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Coroutine
+from functools import cache
+from mimetypes import MimeTypes
 from typing import Any
 
 from msgspec import Struct
@@ -31,70 +33,43 @@ from mcpd.sources.tables import ResourcesTable
 
 BINARY = "application/octet-stream"
 
+# What `mimetypes` does not know, or names differently.
 _TYPES = {
-    ".avif": "image/avif",
-    ".css": "text/css",
-    ".csv": "text/csv",
     ".docx": "application/vnd.openxmlformats-officedocument.wordprocessingml.document",
     ".epub": "application/epub+zip",
     ".flac": "audio/flac",
-    ".gif": "image/gif",
     ".gz": "application/gzip",
-    ".heic": "image/heic",
-    ".htm": "text/html",
-    ".html": "text/html",
-    ".ico": "image/vnd.microsoft.icon",
     ".ini": "text/plain",
     ".ipynb": "application/x-ipynb+json",
-    ".jpeg": "image/jpeg",
-    ".jpg": "image/jpeg",
     ".js": "text/javascript",
-    ".json": "application/json",
     ".jsonl": "application/jsonl",
     ".log": "text/plain",
     ".markdown": "text/markdown",
     ".md": "text/markdown",
     ".mdx": "text/markdown",
-    ".mov": "video/quicktime",
-    ".mp3": "audio/mpeg",
-    ".mp4": "video/mp4",
     ".odt": "application/vnd.oasis.opendocument.text",
     ".ogg": "audio/ogg",
-    ".pdf": "application/pdf",
-    ".png": "image/png",
     ".pptx": "application/vnd.openxmlformats-officedocument.presentationml.presentation",
-    ".py": "text/x-python",
     ".rst": "text/x-rst",
-    ".sh": "application/x-sh",
     ".sql": "application/sql",
-    ".svg": "image/svg+xml",
     ".toml": "application/toml",
     ".ts": "text/typescript",
-    ".tsv": "text/tab-separated-values",
-    ".txt": "text/plain",
     ".wav": "audio/wav",
-    ".webm": "video/webm",
-    ".webp": "image/webp",
     ".xlsx": "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet",
     ".xml": "application/xml",
     ".yaml": "application/yaml",
     ".yml": "application/yaml",
-    ".zip": "application/zip",
 }
 
 # Types below `application/` that are text.
 _TEXT = ("json", "jsonl", "xml", "yaml", "toml", "sql", "x-sh", "javascript")
 
 
+@cache
 def media_type(suffix: str) -> str | None:
     """Return the MIME type for a suffix such as `.md`, or None."""
-    found = _TYPES.get(suffix)
-    if found is None and suffix:
-        import mimetypes
-
-        # Without the system's own tables, which differ between machines.
-        found = mimetypes.MimeTypes(()).guess_type(f"file{suffix}", strict=False)[0]
-    return found
+    # Without the system's own tables, which differ between machines.
+    return _TYPES.get(suffix) or MimeTypes(()).guess_type(f"file{suffix}", strict=False)[0]
 
 
 def is_text_type(kind: str | None) -> bool:

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 from mcpd.errors import ConfigurationError
 from mcpd.protocol.printable import printable
@@ -38,18 +39,15 @@ def write_folder(folder: str) -> list[str]:
 
 
 def _files(name: str) -> dict[str, bytes]:
-    top = os.path.join(bundled_folder(), "init")
-    found: dict[str, bytes] = {}
-    for path, folders, names in os.walk(top):
-        folders[:] = sorted(each for each in folders if each != "__pycache__")
-        for each in sorted(names):
-            with open(os.path.join(path, each), "rb") as file:
-                content = file.read()
-            found[os.path.relpath(os.path.join(path, each), top)] = content
+    top = Path(bundled_folder(), "init")
+    files = [
+        path
+        for path in sorted(top.rglob("*"), key=lambda path: (path.parent != top, path))
+        if path.is_file() and path.parent.name != "__pycache__"
+    ]
+    found = {str(path.relative_to(top)): path.read_bytes() for path in files}
     found["mcpd.toml"] = found["mcpd.toml"].replace(b"NAME", name.encode())
-    with open(shipped_file(), "rb") as file:
-        found[_SCHEMA] = file.read()
-    return found
+    return {**found, _SCHEMA: Path(shipped_file()).read_bytes()}
 
 
 def _name(folder: str) -> str:

@@ -240,10 +240,11 @@ def skills_of(folder: str, table: SkillsTable, report: Report) -> list[ResourceE
         try:
             files = _files(root, is_excluded, report)
             skill = None if files is None else _skill(folder, root, table.prefix)
-        except (FrontMatterError, OSError) as error:
-            line = error.line if isinstance(error, FrontMatterError) else None
-            what = error if line else f"cannot be read ({cast('OSError', error).strerror})"
-            report.error(root.path, f"{what}; the skill is left out", line)
+        except FrontMatterError as error:
+            report.error(root.path, f"{error}; the skill is left out", error.line)
+            continue
+        except OSError as error:
+            report.error(root.path, f"cannot be read ({error.strerror}); the skill is left out")
             continue
         if skill is not None and files is not None:
             skills.append(skill)

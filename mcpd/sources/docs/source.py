@@ -357,8 +357,7 @@ class Tree:
         return head.title or title or title_of(path), head.description or description
 
     def section_title(self, name: str) -> str:
-        words = name.replace("-", " ").replace("_", " ").strip()
-        return words[:1].upper() + words[1:] if words else self.title
+        return title_of(name) if name else self.title
 
     def completions(self) -> Sequence[str]:
         """Return the values for the argument of the resource template."""
