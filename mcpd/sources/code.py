@@ -18,6 +18,7 @@ from mcpd.server import Server
 from mcpd.server.entries import tool_entry
 from mcpd.server.metadata import check_options
 from mcpd.server.registry.entries import Problem, ToolEntry
+from mcpd.server.registry.tools import FunctionTool
 from mcpd.sources.files import MAX_PER_KIND, File, Report, Stamp, files_of, folders_below, stamp_of
 from mcpd.sources.functions import ToolFunction, line_of, tool_functions
 from mcpd.sources.modules import FolderPackage
@@ -125,7 +126,8 @@ class FolderCode:
             for entry in good[file.path][1] if file.path in good else ():
                 if entry.key in found:
                     text = f"{places[entry.key]} already has a tool {entry.key}; this one is left out"
-                    report.error(file.path, text, _line_of(entry))
+                    line = line_of(entry.callee.function) if isinstance(entry, FunctionTool) else None
+                    report.error(file.path, text, line)
                     continue
                 found[entry.key], places[entry.key] = entry, "/".join(file.parts)
         self._good = good
@@ -184,9 +186,3 @@ def _tool(
         text = str(error) if isinstance(error, RegistrationError) else f"{type(error).__name__}: {error}"
         report.error(file.path, f"{text}; {tool.name} is left out", tool.line)
         return None
-
-
-def _line_of(entry: ToolEntry) -> int | None:
-    from mcpd.server.registry.tools import FunctionTool
-
-    return line_of(entry.callee.function) if isinstance(entry, FunctionTool) else None

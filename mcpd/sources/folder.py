@@ -75,10 +75,10 @@ class Folder:
         docs = self._load_docs(report)
 
         resources: list[ResourceEntry] | None = None
+        plain, templates = files if files is not None else ([], None)
         if pages is not None or files is not None or skills is not None:
-            resources = [*(pages or {}).values(), *(files[0] if files else ()), *(skills or ())]
-        templates = files[1] if files else None
-        added = self._load_notebooks(files[0] if files else (), docs)
+            resources = [*(pages or {}).values(), *plain, *(skills or ())]
+        added = self._load_notebooks(plain, docs)
         if added:
             tools, resources = [*(tools or ()), *added[0]], [*(resources or ()), *added[1]]
         if docs is not None:

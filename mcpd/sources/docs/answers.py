@@ -328,7 +328,7 @@ class Answers:
         return next((one.title for one in sections if wanted in (one.name.casefold(), one.title.casefold())), UNSET)
 
     async def _no_such_section(self, section: str, near: list[str]) -> SectionText:
-        names = [one.name or _TOP_SECTION for one in (await self.library.overview()).sections]
+        names = [known.name or _TOP_SECTION for known in (await self.library.overview()).sections]
         text = f"Section not found: {printable(section)}; sections: {', '.join(names)}"
         return SectionText(section=section, error=text, near=near or UNSET, available_sections=names)
 

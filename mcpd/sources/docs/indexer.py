@@ -124,17 +124,14 @@ class Indexer:
 
     def titles(self) -> dict[str, tuple[str, str, int]]:
         """Return the title, description and order of each indexed page by path; empty if the index is not open."""
-        store = self._store
-        if store is None:
+        if self._store is None:
             return {}
         try:
-            with store.read() as connection:
-                rows = connection.execute(
-                    "SELECT path, title, description, place FROM files WHERE title IS NOT NULL"
-                ).fetchall()
+            with self._store.read() as connection:
+                rows = connection.execute("SELECT path, title, description, place FROM files WHERE title IS NOT NULL")
+                return {path: (title, description, place) for path, title, description, place in rows}
         except sqlite3.Error:  # closed or damaged, which the next search notices
             return {}
-        return {path: (title, description, place) for path, title, description, place in rows}
 
     def is_unreadable(self, path: str) -> bool:
         return path in self._unreadable
@@ -229,7 +226,9 @@ class Indexer:
             with self._store.change() as connection:
                 for path in gone:
                     remove(connection, path)
-        self._unreadable = {path: problem for path, problem in self._problems() if path in files}
+        with self._store.read() as connection:
+            problems = connection.execute("SELECT path, problem FROM files WHERE problem IS NOT NULL LIMIT 1000")
+            self._unreadable = {path: problem for path, problem in problems if path in files}
         left = ((file, known.get(file.path)) for file in to_do)
         try:
             while self._index_some(left):
@@ -263,11 +262,6 @@ class Indexer:
                 del files[known]
             gone += below
         return files, gone, to_do
-
-    def _problems(self) -> list[tuple[str, str]]:
-        assert self._store is not None
-        with self._store.read() as connection:
-            return connection.execute("SELECT path, problem FROM files WHERE problem IS NOT NULL LIMIT 1000").fetchall()
 
     def _index_some(self, left: Iterator[tuple[File, IndexedFile | None]]) -> bool:
         # Read one batch of files and write it. Returns False if nothing is left.

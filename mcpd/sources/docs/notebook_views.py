@@ -7,11 +7,11 @@ unrendered and the View renders what it can.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import cache
 from html import escape, unescape
 from html.parser import HTMLParser
-from typing import Final
+from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote
 from xml.etree import ElementTree
 
@@ -34,6 +34,9 @@ from mcpd.sources.docs.notebook import (
     shortened,
 )
 from mcpd.sources.docs.readers.markdown import fenced
+
+if TYPE_CHECKING:
+    from markdown_it import MarkdownIt
 
 MATH_TAGS: Final = frozenset((
     "math", "mrow", "mi", "mo", "mn", "ms", "mtext", "mspace", "mfrac", "msqrt", "mroot", "msub", "msup", "msubsup",
@@ -156,10 +159,7 @@ def _attribute_value(tag: str, name: str, value: str) -> str | None:
 AT_ONCE: Final = 100
 MAX_BYTES: Final = 1_500_000
 _MAX_SOURCE: Final = 200_000
-# Longer texts are not rendered, because the parser can be slow for marks that are never closed.
 _MAX_MARKDOWN: Final = 50_000
-
-_Renderer = Callable[[str, Mapping[str, str]], str]
 
 
 class Shown(Struct, frozen=True, omit_defaults=True):
@@ -221,13 +221,21 @@ def _shown_output(output: Output) -> Output:
 
 
 def _rendered(source: str, attachments: Mapping[str, str]) -> str | None:
-    renderer = _renderer()
-    return None if renderer is None or len(source) > _MAX_MARKDOWN else renderer(source, attachments)
+    # None without the extra `docs`, or for a long text, because the parser can be slow for marks that are never closed.
+    parser = _parser()
+    if parser is None or len(source) > _MAX_MARKDOWN:
+        return None
+    for name, data in attachments.items():
+        for written in {name, name.replace(" ", "%20"), unquote(name)}:
+            source = source.replace(f"(attachment:{written})", f"({data})")
+    try:
+        return clean_html(parser.render(source)) or ""
+    except Exception:  # a text that the parser cannot handle is shown as it is
+        return f"<pre>{escape(source)}</pre>"
 
 
 @cache
-def _renderer() -> _Renderer | None:
-    # Return a function that renders Markdown, or None without the extra `docs`.
+def _parser() -> MarkdownIt | None:
     try:
         from markdown_it import MarkdownIt
         from mdit_py_plugins.amsmath import amsmath_plugin
@@ -238,21 +246,10 @@ def _renderer() -> _Renderer | None:
     def formula(tex: str, options: Mapping[str, object]) -> str:
         return mathml(tex, is_block=bool(options.get("display_mode")))
 
-    reader = MarkdownIt("commonmark", {"html": True, "maxNesting": 40}).enable(["table", "strikethrough"])
-    dollarmath_plugin(reader, renderer=formula, double_inline=True, allow_digits=False)
-    amsmath_plugin(reader, renderer=lambda tex: mathml(tex, is_block=True))
-
-    def rendered(source: str, attachments: Mapping[str, str]) -> str:
-        for name, data in attachments.items():
-            for written in {name, name.replace(" ", "%20"), unquote(name)}:
-                source = source.replace(f"(attachment:{written})", f"({data})")
-        try:
-            made: str = reader.render(source)
-        except Exception:  # a text that the parser cannot handle is shown as it is
-            return f"<pre>{escape(source)}</pre>"
-        return clean_html(made) or ""
-
-    return rendered
+    parser = MarkdownIt("commonmark", {"html": True, "maxNesting": 40}).enable(["table", "strikethrough"])
+    dollarmath_plugin(parser, renderer=formula, double_inline=True, allow_digits=False)
+    amsmath_plugin(parser, renderer=lambda tex: mathml(tex, is_block=True))
+    return parser
 
 
 MAX_CHARS: Final = 24_000

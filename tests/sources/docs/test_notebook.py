@@ -249,7 +249,7 @@ def test_the_text_has_all_that_can_be_read() -> None:
 def test_without_the_extra_it_is_as_it_was_written(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("markdown_it", "latex2mathml.converter", "nh3"):
         monkeypatch.setitem(sys.modules, name, None)
-    notebook_views._renderer.cache_clear()
+    notebook_views._parser.cache_clear()
     outputs = [{"output_type": "display_data", "data": {"text/html": TABLE, "text/plain": "a"}},
                {"output_type": "display_data", "data": {"text/html": TABLE}},
                {"output_type": "display_data", "data": {"text/latex": "$x$"}}]  # fmt: skip
@@ -259,7 +259,7 @@ def test_without_the_extra_it_is_as_it_was_written(monkeypatch: pytest.MonkeyPat
     try:
         words, code = shown_cells(read, "x").cells
     finally:
-        notebook_views._renderer.cache_clear()
+        notebook_views._parser.cache_clear()
     assert words == MarkdownCell("*a*")
     assert isinstance(code, CodeCell)
     assert code.outputs[0] == notebook.TextOutput("a")
