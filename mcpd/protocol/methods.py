@@ -6,7 +6,8 @@ Params and results are in `types/`, the versions that have a method are in `vers
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Sequence
+from typing import Any, Literal
 
 from msgspec import Struct
 
@@ -63,3 +64,18 @@ def subject_of(params: object) -> str:
     """Return the name or URI that a request is about, or "" if its params have neither."""
     subject = getattr(params, "name", None) or getattr(params, "uri", None)
     return subject if isinstance(subject, str) else ""
+
+
+def entries_named(method: str, params: Any) -> tuple[str, Sequence[str]]:
+    """Return the list that holds the entries of a request, and their names or URIs in it; none for other methods.
+
+    A resource is read by a template if there is no resource with its URI.
+    """
+    if method in ("tools/call", "prompts/get"):
+        return METHODS[method].capability, [params.name]
+    if method == "completion/complete":
+        name = getattr(params.ref, "name", "")
+        return ("prompts", [name]) if name else ("templates", [params.ref.uri])
+    if method == "subscriptions/listen":
+        return "resources", params.notifications.resource_subscriptions or ()
+    return ("resources", [params.uri]) if METHODS.get(method, DEFAULT).capability == "resources" else ("", ())

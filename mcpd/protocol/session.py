@@ -69,6 +69,7 @@ from mcpd.protocol.jsonrpc import (
     decode_request,
     encode,
     error_answer,
+    replace_lone_surrogates,
 )
 from mcpd.protocol.requests import ID_IN_USE, RequestInFlight, RequestsInFlight
 from mcpd.protocol.types.base import LOG_LEVELS, META, NO_JSON, InitializeParams, Params, RequestMeta
@@ -433,7 +434,11 @@ class Session:
         in_flight, request_id = self.in_flight.by_id, call.id
         if in_flight.get(request_id) is not call:
             return None
-        frame = encode(Result(request_id, call.version.shape_result(result, self.identity)))
+        try:
+            frame = encode(Result(request_id, call.version.shape_result(result, self.identity)))
+        except (UnicodeEncodeError, TypeError):  # a lone surrogate, or a subclass of str
+            result = replace_lone_surrogates(result)
+            frame = encode(Result(request_id, call.version.shape_result(result, self.identity)))
         if len(frame) > self.max_frame_bytes:
             # The call stays open: the caller responds with an error instead.
             raise ResultTooLarge(len(frame), self.max_frame_bytes)

@@ -42,18 +42,6 @@ def is_meta_key(key: str) -> bool:
     return re.fullmatch(_KEY, key) is not None
 
 
-def checked_meta(meta: Mapping[str, Any] | None) -> Meta:
-    """Return a copy. Raises RegistrationError for a key that clients may refuse."""
-    if meta is None:
-        return None
-    for key in meta:
-        if not is_meta_key(key):
-            raise RegistrationError(
-                f"_meta key {key!r}: use a name, or prefix/name such as com.example/unit, of letters, digits, - _ ."
-            )
-    return dict(meta)
-
-
 S = TypeVar("S", bound=Struct)
 
 _DESCRIBED = ("name", "title", "description", "icons", "meta", "tags", "enabled", "visible", "scopes", "hide",
@@ -130,13 +118,18 @@ def hints_of(annotations: Any, kind: type[S], where: str) -> S | None:
 
 
 def meta_of(meta: Any, where: str) -> Meta:
-    """Return a copy of `_meta` whose keys every client accepts."""
-    if meta is not None and not (isinstance(meta, Mapping) and all(isinstance(key, str) for key in meta)):
+    """Return a copy of `_meta`. Raises RegistrationError for a key that clients may refuse."""
+    if meta is None:
+        return None
+    if not (isinstance(meta, Mapping) and all(isinstance(key, str) for key in meta)):
         raise RegistrationError(f"{where}, meta: expected a dict with str keys, got {meta!r}")
-    try:
-        return checked_meta(meta)
-    except RegistrationError as error:
-        raise RegistrationError(f"{where}, meta: {error}") from None
+    for key in meta:
+        if not is_meta_key(key):
+            raise RegistrationError(
+                f"{where}, meta: the key {key!r} must be a name, or prefix/name such as com.example/unit, of letters, "
+                "digits, - _ ."
+            )
+    return dict(meta)
 
 
 def tagged(meta: Meta, options: DescribedPrompt, where: str) -> Meta:

@@ -7,7 +7,7 @@ import pytest
 from mcpd import Server
 from mcpd.errors import RegistrationError
 from mcpd.server.extensions.ui.constants import UI
-from mcpd.server.metadata import checked_meta, is_meta_key
+from mcpd.server.metadata import is_meta_key, meta_of
 
 
 @pytest.mark.parametrize(
@@ -19,7 +19,7 @@ from mcpd.server.metadata import checked_meta, is_meta_key
 )  # fmt: skip
 def test_valid_keys(key: str) -> None:
     assert is_meta_key(key)
-    assert checked_meta({key: 1}) == {key: 1}
+    assert meta_of({key: 1}, "tool x") == {key: 1}
 
 
 @pytest.mark.parametrize(
@@ -32,8 +32,8 @@ def test_valid_keys(key: str) -> None:
 )  # fmt: skip
 def test_invalid_keys(key: str) -> None:
     assert not is_meta_key(key)
-    with pytest.raises(RegistrationError, match="_meta key"):
-        checked_meta({"fine": 1, key: 1})
+    with pytest.raises(RegistrationError, match="tool x, meta: the key"):
+        meta_of({"fine": 1, key: 1}, "tool x")
 
 
 def test_whatever_is_registered_is_checked() -> None:
@@ -59,4 +59,4 @@ def test_extensions_have_a_prefix() -> None:
 
 
 def test_none_is_none() -> None:
-    assert checked_meta(None) is None
+    assert meta_of(None, "tool x") is None

@@ -44,7 +44,6 @@ from mcpd.protocol.jsonrpc import (
     decode_batch,
     decode_other,
     decode_request,
-    replace_lone_surrogates,
 )
 from mcpd.protocol.printable import printable
 from mcpd.protocol.session import Call, Session
@@ -60,9 +59,6 @@ if TYPE_CHECKING:
     from mcpd.server.dispatcher.subscriptions import Subscriptions
 
 log = logging.getLogger("mcpd")
-
-# Raised for a lone surrogate, or a subclass of str, in a result; `replace_lone_surrogates` removes both.
-_NOT_ENCODABLE = (UnicodeEncodeError, TypeError)
 
 # After this many bytes of notifications for one call the event loop runs other calls, even if the client keeps up.
 _YIELD_BYTES = 64 * 1024
@@ -353,10 +349,7 @@ class ServerConnection:
             result = handler(exchange, call.params)
             if result.__class__ is CoroutineType:
                 return self._finish(call, exchange, result, hand_back)
-            try:
-                return session.respond(call, result)
-            except _NOT_ENCODABLE:
-                return session.respond(call, replace_lone_surrogates(result))
+            return session.respond(call, result)
         except (Exception, SystemExit) as error:
             return _fail_call(call, error)
 
@@ -366,11 +359,7 @@ class ServerConnection:
         session = self.session
         response: bytes | None
         try:
-            result = await work
-            try:
-                response = session.respond(call, result)
-            except _NOT_ENCODABLE:
-                response = session.respond(call, replace_lone_surrogates(result))
+            response = session.respond(call, await work)
         except asyncio.CancelledError:
             # If the client cancelled, the call is closed and `fail` returns None. If the server did, it gets an error.
             is_ours = self._is_ending or not call.is_open

@@ -46,15 +46,6 @@ if TYPE_CHECKING:
     from mcpd.server.functions.type_hooks import StandIn
 
 
-class Argument(Struct, frozen=True):
-    """One argument of a function, as a prompt lists it."""
-
-    name: str
-    title: str | None
-    description: str | None
-    required: bool
-
-
 class Callee:
     """A function with its arguments as a struct; made by `bind`.
 
@@ -201,16 +192,6 @@ class Callee:
         return self.arguments.__struct_encode_fields__
 
     @functools.cached_property
-    def argument_list(self) -> tuple[Argument, ...]:
-        """The arguments one by one, with their descriptions."""
-        members = self.input_schema.get("properties", {})
-        required = self.input_schema.get("required", ())
-        return tuple(
-            Argument(name, _text_of(member, "title"), _text_of(member, "description"), name in required)
-            for name, member in members.items()
-        )
-
-    @functools.cached_property
     def argument_schema(self) -> Schema:
         """The JSON Schema for coercion. It has details of tuples and dates that the plain schema cannot express."""
         schema: Schema = _schema().input_schema(self.arguments, self._docstring.parameters, self._extra)
@@ -222,19 +203,15 @@ class Callee:
         return _schema().plain(self.argument_schema, "input")  # type: ignore[no-any-return]
 
     @functools.cached_property
-    def has_output_schema(self) -> bool:
-        """Whether the result is data. It is not for text, content and missing annotations."""
-        return self.output_type is not None
-
-    @functools.cached_property
     def output_type(self) -> Any:
         """The type of the result as msgspec reads it; None if it is not data."""
         return data_type(self.returns, self._is_content)
 
     @functools.cached_property
     def output_schema(self) -> Schema | None:
-        """The JSON Schema of the result, with a root of any type; None without `has_output_schema`."""
-        return _schema().plain(_schema().output_schema(self.output_type), "output") if self.has_output_schema else None
+        """The JSON Schema of the result, with a root of any type; None for text and content."""
+        kind = self.output_type
+        return None if kind is None else _schema().plain(_schema().output_schema(kind), "output")
 
     @property
     def title(self) -> str | None:
@@ -370,13 +347,6 @@ def _struct(name: str, fields: list[Any], *, is_open: bool) -> type[Struct]:
         )
     except ValueError as error:  # a name that is given twice
         raise RegistrationError(f"function {name!r}: {error}") from error
-
-
-def _text_of(member: Schema, key: str) -> str | None:
-    for node in (member, *member.get("anyOf", ())):
-        if "$ref" not in node and key in node:
-            return node[key]  # type: ignore[no-any-return]
-    return None
 
 
 def _is_unbound_method(function: Any, first: Slot) -> bool:

@@ -17,7 +17,7 @@ from msgspec.json import Decoder
 
 from mcpd.errors import AccessDenied, InvalidParams, McpdError
 from mcpd.protocol.jsonrpc import ABSENT, MALFORMED, Request
-from mcpd.protocol.methods import METHODS
+from mcpd.protocol.methods import METHODS, entries_named
 from mcpd.protocol.principal import Origin
 from mcpd.protocol.printable import printable
 from mcpd.protocol.types.base import NO_JSON
@@ -184,26 +184,15 @@ def _needs_in(catalog: Catalog, method: str, params: Any, active: ActiveExtensio
 
 
 def _entries(catalog: Catalog, method: str, params: Any, active: ActiveExtensions) -> Iterator[Any]:
-    if method == "tools/call":
-        yield from _one(catalog.tools.get(params.name, active))
-    elif method == "prompts/get":
-        yield from _one(catalog.prompts.get(params.name, active))
-    elif method in ("resources/read", "resources/subscribe"):
-        yield from _one(_resource(catalog, params.uri, active))
-    elif method == "completion/complete":
-        if getattr(params.ref, "name", ""):
-            yield from _one(catalog.prompts.get(params.ref.name, active))
-        else:
-            uri = params.ref.uri
-            yield from _one(catalog.templates.get(uri, active) or _resource(catalog, uri, active))
-    elif method == "subscriptions/listen":
-        for uri in params.notifications.resource_subscriptions or ():
-            yield from _one(_resource(catalog, uri, active))
-
-
-def _one(entry: Any) -> Iterator[Any]:
-    if entry is not None:
-        yield entry
+    listing, names = entries_named(method, params)
+    for name in names:
+        entry: Any = None
+        if listing != "resources":
+            entry = getattr(catalog, listing).get(name, active)
+        if entry is None and listing in ("resources", "templates"):
+            entry = _resource(catalog, name, active)
+        if entry is not None:
+            yield entry
 
 
 def _resource(catalog: Catalog, uri: str, active: ActiveExtensions) -> Any:

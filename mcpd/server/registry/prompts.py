@@ -128,14 +128,15 @@ class FunctionPrompt(Entry):
         """Return the prompt as `prompts/list` shows it."""
         if self.prompt.arguments is None:
             schema = self.callee.input_schema
+            required = schema.get("required", ())
             arguments = [
                 PromptArgument(
-                    name=item.name,
-                    title=item.title,
-                    description=_described(item.description, schema["properties"][item.name], schema),
-                    required=item.required,
+                    name=name,
+                    title=_text_of(member, "title"),
+                    description=_described(_text_of(member, "description"), member, schema),
+                    required=name in required,
                 )
-                for item in self.callee.argument_list
+                for name, member in schema.get("properties", {}).items()
             ]
             self.prompt = structs.replace(self.prompt, arguments=arguments)
         return self.prompt
@@ -191,6 +192,13 @@ def _message(value: Any) -> PromptMessage:
     raise TypeError(
         f"a prompt returns text, content blocks, (role, content) or PromptMessage, not {type(value).__name__}"
     )
+
+
+def _text_of(member: Schema, key: str) -> str | None:
+    for node in (member, *member.get("anyOf", ())):
+        if "$ref" not in node and key in node:
+            return node[key]  # type: ignore[no-any-return]
+    return None
 
 
 _WRITTEN = {

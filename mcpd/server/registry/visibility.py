@@ -18,6 +18,7 @@ from weakref import WeakKeyDictionary
 from msgspec import Struct
 
 from mcpd.errors import McpdError, as_told
+from mcpd.protocol.methods import entries_named
 from mcpd.protocol.printable import printable
 from mcpd.server.context.context import Context
 from mcpd.server.context.exchange import Exchange
@@ -181,26 +182,17 @@ def _described(component: Component, entry: Any) -> CatalogEntry:
 
 
 def _entries_of(catalog: Catalog, method: str, params: Any) -> dict[str, list[Any]]:
-    if method == "tools/call":
-        return {"tools": _found(catalog.tools, params.name)}
-    if method == "prompts/get":
-        return {"prompts": _found(catalog.prompts, params.name)}
-    if method == "completion/complete" and hasattr(params.ref, "name"):
-        return {"prompts": _found(catalog.prompts, params.ref.name)}
+    listing, names = entries_named(method, params)
+    if listing in ("tools", "prompts"):
+        return {listing: _found(getattr(catalog, listing), names)}
 
-    if method == "completion/complete":
-        uris = [params.ref.uri]
-    elif method == "subscriptions/listen":
-        uris = params.notifications.resource_subscriptions or []
-    else:
-        uris = [params.uri]
-    keys = set(uris)
+    keys = set(names)
     if catalog.registered_uri is not None:
-        keys |= {registered for uri in uris if (registered := catalog.registered_uri(uri)) is not None}
+        keys |= {registered for uri in names if (registered := catalog.registered_uri(uri)) is not None}
     return {
-        "resources": [entry for key in keys for entry in _found(catalog.resources, key)],
+        "resources": _found(catalog.resources, keys),
         "templates": [
-            entry for entry in catalog.templates if entry.key in keys or any(_matches(entry, uri) for uri in uris)
+            entry for entry in catalog.templates if entry.key in keys or any(_matches(entry, uri) for uri in names)
         ],
     }
 
@@ -212,9 +204,8 @@ def _matches(template: TemplateEntry, uri: str) -> bool:
         return True  # its error is for callers that see it
 
 
-def _found(listing: Listing[E], key: str) -> list[E]:
-    entry = listing.find_enabled(key)
-    return [] if entry is None else [entry]
+def _found(listing: Listing[E], keys: Iterable[str]) -> list[E]:
+    return [entry for key in keys if (entry := listing.find_enabled(key)) is not None]
 
 
 class _Seen(Listing[E]):

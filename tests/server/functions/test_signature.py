@@ -21,8 +21,10 @@ from msgspec import Meta
 from pydantic import Field
 
 from mcpd.errors import ArgumentsError, InvalidParams, RegistrationError
+from mcpd.protocol.types.features import Prompt, PromptArgument
 from mcpd.server.functions.results import enc_hook, to_builtins
-from mcpd.server.functions.signature import Argument, Callee, bind
+from mcpd.server.functions.signature import Callee, bind
+from mcpd.server.registry.prompts import FunctionPrompt
 
 T = TypeVar("T")
 
@@ -573,11 +575,11 @@ def test_the_argument_list_of_a_prompt() -> None:
         """
         return code
 
-    assert bound(review).argument_list == (
-        Argument("code", None, "The code.", True),
-        Argument("style", "Style", "How.", False),
-    )
-    assert bind(lambda: None).argument_list == ()
+    assert FunctionPrompt(Prompt(name="review"), bound(review)).listed(frozenset()).arguments == [
+        PromptArgument(name="code", description="The code.", required=True),
+        PromptArgument(name="style", title="Style", description="How.", required=False),
+    ]
+    assert FunctionPrompt(Prompt(name="nothing"), bind(lambda: None)).listed(frozenset()).arguments == []
 
 
 # ------------------------------------------------------------------------------------- output
@@ -588,12 +590,11 @@ def test_schemas_and_hooks_are_at_hand() -> None:
         return {}
 
     callee = bound(tool)
-    assert callee.has_output_schema
     assert callee.output_schema == {"type": "object", "additionalProperties": {"type": "integer"}}
     assert callee.output_schema is callee.output_schema
     assert callee.input_schema is callee.input_schema
     assert bind(lambda: 1).output_schema is None
-    assert not bind(tool, is_content=lambda kind: True).has_output_schema
+    assert bind(tool, is_content=lambda kind: True).output_schema is None
     assert to_builtins({1: pathlib.Path("x")}) == {"1": "x"}
     assert enc_hook(pathlib.Path("x")) == "x"
 
