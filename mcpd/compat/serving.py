@@ -22,6 +22,7 @@ from mcpd.compat.install import current_program, refuse_overrides
 from mcpd.compat.lowlevel.server import Server
 from mcpd.compat.types.base import Icon
 from mcpd.errors import ConfigurationError
+from mcpd.protocol.printable import printable
 
 if TYPE_CHECKING:
     from mcpd.server.app import Server as McpdServer
@@ -133,6 +134,8 @@ def configure_logging(level: str = "INFO", **_: Any) -> None:
     """Show log messages of this level and above, unless logging is configured already."""
     logging.basicConfig(level=level, format="%(message)s")
 
+
+log = logging.getLogger("mcpd")
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -297,8 +300,7 @@ class HighLevelServer:
 
 
 def _announce_sse(path: str) -> None:
-    text = f"mcpd: SSE, the transport of 2024, is served as Streamable HTTP; clients connect to {path}"
-    print(text, file=sys.stderr, flush=True)  # noqa: T201 - for people
+    log.warning("SSE, the transport of 2024, is served as Streamable HTTP; clients connect to %s", printable(path))
 
 
 def _route(function: Callable[..., Any]) -> Callable[[RouteRequest], Any]:

@@ -270,24 +270,15 @@ def _model(annotation: Any, hint: Any, name: str) -> tuple[type[BaseModel] | Non
         return create_model(f"{name}Output", result=annotation), True
     if issubclass(hint, BaseModel):
         return hint, False
+    hints = get_type_hints(hint)
     if is_typeddict(hint) or type(hint).__name__ == "_TypedDictMeta":
-        return _of_typed_dict(hint), False
-    hints = get_type_hints(hint)
-    return (_of_class(hint, hints), False) if hints else (None, False)
+        # Members that may be absent are null by default.
+        defaults = dict.fromkeys(hints.keys() - getattr(hint, "__required_keys__", hints.keys()))
+    else:
+        hints = {key: part for key, part in hints.items() if not key.startswith("_")}
+        defaults = {key: getattr(hint, key) for key in hints if hasattr(hint, key)}
+    if not hints:
+        return None, False
 
-
-def _of_typed_dict(hint: Any) -> type[BaseModel]:
-    # Returns a model in which members that may be absent are null by default.
-    hints = get_type_hints(hint)
-    required = getattr(hint, "__required_keys__", set(hints))
-    fields: dict[str, Any] = {key: part if key in required else (part, None) for key, part in hints.items()}
-    return create_model(hint.__name__, **fields)
-
-
-def _of_class(hint: Any, hints: dict[str, Any]) -> type[BaseModel]:
-    fields: dict[str, Any] = {
-        key: (part, getattr(hint, key)) if hasattr(hint, key) else part
-        for key, part in hints.items()
-        if not key.startswith("_")
-    }
-    return create_model(hint.__name__, __config__=ConfigDict(from_attributes=True), **fields)
+    fields: dict[str, Any] = {key: (part, defaults[key]) if key in defaults else part for key, part in hints.items()}
+    return create_model(hint.__name__, __config__=ConfigDict(from_attributes=True), **fields), False
