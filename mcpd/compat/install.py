@@ -228,18 +228,6 @@ class Facade(ModuleType):
         return stand_in(name, text)
 
 
-class _Loader:
-    # The import system needs these two methods only, and `importlib.abc.Loader` would load a dozen modules.
-    def create_module(self, spec: ModuleSpec) -> ModuleType:
-        return Facade(spec.name, spec.loader_state)
-
-    def exec_module(self, module: ModuleType) -> None:
-        """These modules have no code."""
-
-
-_LOADER: Any = _Loader()
-
-
 class _Finder:
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
@@ -251,7 +239,16 @@ class _Finder:
         _need_pydantic(top)
         names = known_modules().get(fullname) or _missing_module(fullname)
         # Every module is a package, since a later version of the library may have submodules in it.
-        return ModuleSpec(fullname, _LOADER, origin="mcpd.compat", loader_state=names, is_package=True)
+        loader: Any = self
+        return ModuleSpec(fullname, loader, origin="mcpd.compat", loader_state=names, is_package=True)
+
+    # It is its own loader, for which the import system needs two methods only. `importlib.abc.Loader` would load a
+    # dozen modules.
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        return Facade(spec.name, spec.loader_state)
+
+    def exec_module(self, module: ModuleType) -> None:
+        """These modules have no code."""
 
 
 finder = _Finder()

@@ -32,8 +32,8 @@ from mcpd.compat.fastmcp.functions import (
     described,
     dropped_lines,
     is_object,
-    output_schema,
     pruned,
+    result_schema,
     tool_result,
 )
 from mcpd.compat.install import refuse
@@ -95,7 +95,7 @@ class Tool(Component):
             _hide(function, hidden)
 
         description, parameters = _input_schema(function)
-        schema = _output_schema(function) if output_schema is NotSet else output_schema
+        schema = result_schema(function.returns) if output_schema is NotSet else output_schema
         # Before 2026-07-28 structured content is an object (2025-11-25 server/tools, output schema).
         if isinstance(schema, dict) and not is_object(schema):
             raise ValueError(
@@ -206,11 +206,6 @@ def _input_schema(function: Function) -> tuple[str | None, dict[str, Any]]:
         if name in texts and "description" not in member:
             member["description"] = texts[name]
     return description, schema
-
-
-def _output_schema(function: Function) -> dict[str, Any] | None:
-    returns = function.returns
-    return None if returns is function.signature.empty else output_schema(returns)
 
 
 def tool(name_or_fn: Any = None, *, name: str | None = None, **options: Any) -> Any:

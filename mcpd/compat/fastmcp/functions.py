@@ -478,9 +478,10 @@ class _ByName(GenerateJsonSchema):
             self.by_alias = before
 
 
-def output_schema(hint: Any) -> dict[str, Any] | None:
+def result_schema(hint: Any) -> dict[str, Any] | None:
     """Return the schema of structured results for a return annotation, None for other results."""
-    if hint is None or hint is Any or hint is ... or isinstance(hint, str) or _is_untyped_list(hint):
+    is_absent = any(hint is absent for absent in (None, Any, ..., inspect.Signature.empty))
+    if is_absent or isinstance(hint, str) or _is_untyped_list(hint):
         return None
     if includes(hint, (bytes, CallToolResult, ToolResult)):
         return None
