@@ -188,9 +188,9 @@ class ServerLink:
     async def aclose(self) -> None:
         """Close the connection. Waiting requests raise ConnectionLost. Safe to call twice."""
         self._is_closed = True
-        listening = [task for task in self._tasks if task.get_name() == _LISTENING]
-        for task in listening:
-            task.cancel()
+        for task in self._tasks:
+            if task.get_name() == _LISTENING:
+                task.cancel()
         try:
             if self._era is not None and not self._era.connection.is_lost:
                 await self._era.end()
@@ -362,12 +362,9 @@ class ServerLink:
                     is_final = isinstance(error, HttpError) and error.status < 500
                     if number == tries - 1 or is_final or self._is_closed:
                         raise
-            self._report_missed_changes()
-
-    def _report_missed_changes(self) -> None:
-        era = self._current_era()
-        for method, params in self._interests.may_have_changed(era.connection.session.server_capabilities):
-            era.connection.report_change(method, params)
+            connection = self._current_era().connection
+            for method, params in self._interests.may_have_changed(connection.session.server_capabilities):
+                connection.report_change(method, params)
 
     # ------------------------------------------------------------------------------------- requests
 
@@ -452,7 +449,8 @@ class ServerLink:
             return True
         if not isinstance(error, SessionLost):
             return False
-        return method in _REPEATABLE or (method == "tools/call" and _name(params) in self._repeatable_tools)
+        name = params.get("name") if method == "tools/call" and isinstance(params, dict) else None
+        return method in _REPEATABLE or name in self._repeatable_tools
 
 
 def _is_version_error(error: McpdError) -> bool:
@@ -462,10 +460,6 @@ def _is_version_error(error: McpdError) -> bool:
         return True
     says_more = code is not None and not -32019 <= code <= -32000
     return not says_more and getattr(error, "status", None) in (400, 404, 405)
-
-
-def _name(params: Any) -> Any:
-    return params.get("name") if isinstance(params, dict) else None
 
 
 _LISTENING = "mcpd: reconnect to receive notifications"

@@ -241,7 +241,8 @@ class Headings:
         self._faults = faults
         # Mirrored arguments, by the name of the tool.
         self._mirrors: dict[str, tuple[Mirror, ...]] = {}
-        self._other = Heading(is_request=False, in_session=False)
+        self.other = Heading(is_request=False, in_session=False)
+        """The headers of a notification or response."""
         self._request = Heading(is_request=True)
 
     def inherit(self, earlier: Headings) -> None:
@@ -250,12 +251,8 @@ class Headings:
 
     def set_version(self, version: str, *, in_session: bool) -> None:
         """Use this version from now on."""
-        self._other = Heading(is_request=False, in_session=in_session, version=version)
+        self.other = Heading(is_request=False, in_session=in_session, version=version)
         self._request = Heading(is_request=True, in_session=in_session, version=version)
-
-    def for_other(self) -> Heading:
-        """Return the headers of a notification or response."""
-        return self._other
 
     def for_request(self, method: str, members: Mapping[str, Any], version: str | None) -> Heading:
         """Return the headers of a request. `version` is the version in its `_meta`; None in sessions."""

@@ -305,7 +305,7 @@ class ClientSession:
 
     def _send_other(self, frame: bytes, request_id: Id | None, method: str | None) -> None:
         """Queue a notification or a response."""
-        heading = None if self.headings is None else self.headings.for_other()
+        heading = None if self.headings is None else self.headings.other
         self.outgoing.append((frame, request_id, method, heading))
 
     def cancel(self, request_id: Id, reason: str) -> bool:

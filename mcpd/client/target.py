@@ -46,7 +46,14 @@ async def connect(
         channel: StartableChannel = found.connect_memory()
         return channel
     if isinstance(found, CommandTarget):
-        return await _start(found, limits)
+        return await open_process(
+            found.command,
+            env=None if found.env is None else {**os.environ, **found.env},
+            cwd=found.cwd,
+            name=str(found),
+            max_frame_bytes=limits.message_bytes,
+            stderr_bytes_per_second=limits.stderr_bytes_per_second,
+        )
     if isinstance(found, UrlTarget):
         return await _connect_url(found, limits, http, authorization)
     return found
@@ -71,17 +78,6 @@ def resolve(target: Target) -> InProcess | StartableChannel | CommandTarget | Ur
     raise ConfigurationError(
         f"{target!r} is not a target: use a Server, a string such as a URL or a file, a command as a list of strings, "
         "or an open channel"
-    )
-
-
-async def _start(target: CommandTarget, limits: ClientLimits) -> StartableChannel:
-    return await open_process(
-        target.command,
-        env=None if target.env is None else {**os.environ, **target.env},
-        cwd=target.cwd,
-        name=str(target),
-        max_frame_bytes=limits.message_bytes,
-        stderr_bytes_per_second=limits.stderr_bytes_per_second,
     )
 
 
@@ -112,9 +108,7 @@ async def _connect_websocket(
     """Open a WebSocket. After a refusal, the handshake is repeated with the authorization that the server requires."""
     from mcpd.transports.websocket.client import RefusedHandshake, open_websocket  # imports a library
 
-    headers = dict(target.headers)
-    if http is not None and http.headers is not None:
-        headers.update(await http.fields())
+    headers = {**target.headers, **(await http.fields() if http is not None else {})}
     request = None if authorization is None else authorization.begin("GET", f"http{target.url[2:]}", "")
 
     while True:

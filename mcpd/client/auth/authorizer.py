@@ -394,20 +394,18 @@ def authorization(target: UrlTarget, auth: Auth | None, http: HttpOptions | None
     """Return the authorization for `auth=`; None selects the user's stored login. Raises ConfigurationError."""
     if auth is None:
         return authorizer(target, _STORED, http)
-    if isinstance(auth, str):
+    if isinstance(auth, str) or callable(auth):
         auth = SuppliedToken(token=auth)
+    if isinstance(auth, SuppliedToken):
+        return SuppliedTokens(target.url, auth)
     if isinstance(auth, PreparedAuthorization):
         return auth.authorization
     if isinstance(auth, (OAuth, MachineGrant)):
         return authorizer(target, auth, http)
-    if not isinstance(auth, SuppliedToken):
-        if not callable(auth):
-            raise ConfigurationError(
-                "auth must be a token, a function that returns one, OAuth, ClientCredentials, PrivateKeyJwt, "
-                "EnterpriseManaged or WorkloadIdentity"
-            )
-        auth = SuppliedToken(token=auth)
-    return SuppliedTokens(target.url, auth)
+    raise ConfigurationError(
+        "auth must be a token, a function that returns one, OAuth, ClientCredentials, PrivateKeyJwt, "
+        "EnterpriseManaged or WorkloadIdentity"
+    )
 
 
 def authorizer(
@@ -422,17 +420,18 @@ def authorizer(
 
     `person` is how the user is reached, instead of what the settings say. `is_fresh` requires a new login.
     """
-    verify = True if http is None else http.verify
-    socket = target.socket if http is None or http.socket is None else http.socket
-    tls: ssl.SSLContext | None = None
-    if verify is not True or target.ca_file is not None:
-        tls = tls_context(target.ca_file if verify is True and target.ca_file is not None else verify)
-    store: Store = MemoryStore() if isinstance(settings, MachineGrant) else store_of(settings)
-
-    reach = _ON_THIS_MACHINE if socket is not None else None
-    proxies = http is None or http.proxies
+    options = http or HttpOptions()
+    verify = target.ca_file or True if options.verify is True else options.verify
+    is_local = (options.socket or target.socket) is not None
     return Authorizer(
-        target.url, settings, store, tls=tls, reach=reach, person=person, is_fresh=is_fresh, proxies=proxies
+        target.url,
+        settings,
+        MemoryStore() if isinstance(settings, MachineGrant) else store_of(settings),
+        tls=None if verify is True else tls_context(verify),
+        reach=_ON_THIS_MACHINE if is_local else None,
+        person=person,
+        is_fresh=is_fresh,
+        proxies=options.proxies,
     )
 
 

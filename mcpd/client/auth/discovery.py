@@ -74,7 +74,6 @@ class ServerMetadata(Struct, frozen=True, kw_only=True):
     @classmethod
     def read(cls, document: Mapping[str, Any]) -> ServerMetadata:
         """Read a document. Raises ValueError, with the reason, for an unusable document."""
-        methods = _texts(document, "token_endpoint_auth_methods_supported")
         return cls(
             issuer=_needed(document, "issuer"),
             token_endpoint=_needed(document, "token_endpoint"),
@@ -83,7 +82,7 @@ class ServerMetadata(Struct, frozen=True, kw_only=True):
             revocation_endpoint=_text(document, "revocation_endpoint"),
             device_endpoint=_text(document, "device_authorization_endpoint"),
             scopes_supported=_texts(document, "scopes_supported"),
-            auth_methods=methods,
+            auth_methods=_texts(document, "token_endpoint_auth_methods_supported"),
             challenge_methods=_texts(document, "code_challenge_methods_supported"),
             signing_algorithms=_texts(document, "token_endpoint_auth_signing_alg_values_supported"),
             dpop_algorithms=_texts(document, "dpop_signing_alg_values_supported") or (),
@@ -128,10 +127,10 @@ def _needed(document: Mapping[str, Any], name: str) -> str:
 
 
 def _texts(document: Mapping[str, Any], name: str) -> tuple[str, ...] | None:
-    found = document.get(name)
-    if not isinstance(found, list):
+    listed = document.get(name)
+    if not isinstance(listed, list):
         return None
-    return tuple(dict.fromkeys(each for each in found if isinstance(each, str) and each))[:_MOST_SCOPES]
+    return tuple(dict.fromkeys(text for text in listed if isinstance(text, str) and text))[:_MOST_SCOPES]
 
 
 # -- URLs --------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from functools import partial
 from typing import Any
 
@@ -192,21 +192,29 @@ class HttpChannel:
 
     async def carry(self, frame: bytes, request_id: Id, method: str | None, heading: Heading) -> None:
         """Send a request and deliver its response. Without a response, the receiver is notified of the reason."""
+        if not self._may_request.is_set():
+            await self._may_request.wait()
+        async with self._slots:
+            message = OutgoingMessage(frame, request_id, method, heading)
+            await self._attempt(partial(self._request, message), request_id)
+
+    async def _request(self, message: OutgoingMessage) -> None:
+        assert self._inbound is not None
+        if self._is_closed:
+            raise ConnectionLost("the client is closed")
+        if self._sse is not None:
+            self._post(self._sse, message)
+        elif message.method == "initialize":
+            await self._initialize(message, self._inbound)
+        else:
+            await post_request(self._requester, self._inbound, message)
+
+    async def _attempt(self, send: Callable[[], Awaitable[None]], request_id: Id | None) -> None:
+        """Send a message, and report its failure to the receiver."""
         inbound = self._inbound
         assert inbound is not None
-        message = OutgoingMessage(frame, request_id, method, heading)
         try:
-            if not self._may_request.is_set():
-                await self._may_request.wait()
-            async with self._slots:
-                if self._is_closed:
-                    raise ConnectionLost("the client is closed")
-                if self._sse is not None:
-                    self._post(self._sse, message, inbound)
-                elif method == "initialize":
-                    await self._initialize(message, inbound)
-                else:
-                    await post_request(self._requester, inbound, message)
+            await send()
         except SessionLost as error:
             self._requester.session = {}  # the session cannot be ended any more
             inbound.failed(request_id, error)
@@ -215,7 +223,7 @@ class HttpChannel:
             inbound.failed(request_id, error)
         except Exception as error:
             # Functions of the program return header fields, and may raise anything.
-            log.exception("a request over HTTP failed")
+            log.exception("a message over HTTP failed")
             inbound.failed(request_id, TransportError(f"{self._pool.name}: {type(error).__name__}: {error}"))
 
     async def _initialize(self, message: OutgoingMessage, inbound: Inbound) -> None:
@@ -235,18 +243,11 @@ class HttpChannel:
                 raise HttpError(text, error.status) from error
             self._sse = old
             self._start(old.run())
-            self._post(old, message, inbound)
+            self._post(old, message)
 
-    def _post(self, old: HttpSse, message: OutgoingMessage, inbound: Inbound) -> None:
+    def _post(self, old: HttpSse, message: OutgoingMessage) -> None:
         """Send a request whose response arrives on the stream, possibly before the POST itself is answered."""
-
-        async def post() -> None:
-            try:
-                await old.post(message)
-            except McpdError as error:
-                inbound.failed(message.id, error)
-
-        self._start(post())
+        self._start(self._attempt(partial(old.post, message), message.id))
 
     # ------------------------------------------------------------------------ notifications and responses
 
@@ -285,25 +286,10 @@ class HttpChannel:
                 self._may_request.clear()
                 if message.heading.version is not None:
                     self._requester.version = {"MCP-Protocol-Version": message.heading.version}
-            task = self._start(self._send(message))
+            send = partial(post_message, self._requester) if self._sse is None else self._sse.post
+            task = self._start(self._attempt(partial(send, message), None))
             self._sending.add(task)
             task.add_done_callback(partial(self._sent, message))
-
-    async def _send(self, message: OutgoingMessage) -> None:
-        inbound = self._inbound
-        assert inbound is not None
-        try:
-            if self._sse is not None:
-                await self._sse.post(message)
-            else:
-                await post_message(self._requester, message)
-        except SessionLost as error:
-            self._requester.session = {}
-            inbound.closed(error)
-        except McpdError as error:
-            inbound.failed(None, error)
-        except Exception:
-            log.exception("a message over HTTP was not sent")
 
     def _sent(self, message: OutgoingMessage, task: asyncio.Task[None]) -> None:
         self._sending.discard(task)

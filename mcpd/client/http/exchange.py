@@ -258,24 +258,15 @@ class Inbound:
         self.waits_for = receiver.waits_for
         self.failed = receiver.failed
         self.receive = receiver.receive
-        self._receiver = receiver
-        self._hold = getattr(receiver, "hold", None)
+        self.closed = receiver.closed
+        self.hold: Callable[[Id, bool], None] = getattr(receiver, "hold", lambda request_id, is_held: None)
+        """Stops the clock of a request while it waits for somebody other than the server, or starts it again."""
         self._pool = pool
         # Seconds to wait for the end of a stream after its response. Halved for each stream that stays open.
         self._end_seconds = _AFTER_ANSWER_SECONDS
         self.may_read = asyncio.Event()
         """Cleared while streams are not read."""
         self.may_read.set()
-
-    def hold(self, request_id: Id, is_held: bool) -> None:
-        """Stop the clock of a request while it waits for somebody other than the server, or start it again."""
-        if self._hold is not None:
-            self._hold(request_id, is_held)
-
-    def closed(self, error: McpdError) -> None:
-        """Report that the connection to the server has ended."""
-        receiver: Receiver = self._receiver
-        receiver.closed(error)
 
     async def read_events(self, reply: Reply, reader: SseReader, request_id: Id | None = None) -> int:
         """Deliver the events of a stream until it ends or the request has its response. Return their number.

@@ -264,29 +264,29 @@ def transport_error(error: Exception, name: str, options: HttpOptions) -> Transp
 
 
 def _connecting(error: aiohttp.ClientConnectorError) -> str:
-    where = f"{error.host}:{error.port}" if error.port else str(error.host)
-    if isinstance(error, aiohttp.ClientConnectorDNSError):
-        return f"the host name {printable(str(error.host))} cannot be resolved: {_one_line(_reason(error.os_error))}"
-    if isinstance(error, aiohttp.ClientProxyConnectionError):
-        return f"cannot connect to the proxy (HTTP_PROXY, HTTPS_PROXY): {_one_line(_reason(error.os_error))}"
-    path = getattr(error, "path", None)  # aiohttp does not export the error of a unix socket
-    if path is not None:
-        return f"cannot connect to the socket {printable(path)}: {_one_line(_reason(error.os_error))}"
-
-    cause: BaseException = error
+    cause: BaseException
     if isinstance(error, aiohttp.ClientConnectorCertificateError):
         cause = error.certificate_error
-    elif error.os_error is not None:
+    else:
         cause = error.os_error
+    reason = _one_line(_reason(cause))
+    if isinstance(error, aiohttp.ClientConnectorDNSError):
+        return f"the host name {printable(str(error.host))} cannot be resolved: {reason}"
+    if isinstance(error, aiohttp.ClientProxyConnectionError):
+        return f"cannot connect to the proxy (HTTP_PROXY, HTTPS_PROXY): {reason}"
+    path = getattr(error, "path", None)  # aiohttp does not export the error of a unix socket
+    if path is not None:
+        return f"cannot connect to the socket {printable(path)}: {reason}"
+
     if isinstance(cause, ssl.SSLCertVerificationError):
-        detail = cause.verify_message or _reason(cause)
         how = "to trust it, use SSL_CERT_FILE=FILE or HttpOptions(verify=FILE)"
-        return f"the certificate is not trusted: {_one_line(detail)}; {how}"
+        return f"the certificate is not trusted: {_one_line(cause.verify_message or reason)}; {how}"
     if isinstance(cause, ssl.SSLError):
-        return f"the TLS handshake failed: {_one_line(_reason(cause))}; is this an https port?"
+        return f"the TLS handshake failed: {reason}; is this an https port?"
+    where = f"{error.host}:{error.port}" if error.port else str(error.host)
     if isinstance(cause, ConnectionRefusedError):
         return f"no server listens on {where}: the connection was refused"
-    return f"cannot connect to {where}: {_one_line(_reason(cause))}"
+    return f"cannot connect to {where}: {reason}"
 
 
 def _reason(error: BaseException) -> str:
