@@ -439,10 +439,8 @@ class Client(ServerLink, ServerDetails, ToolCalls):
         return await self._cache.get(method, parameter, lambda: self._ask(method, params), fresh=fresh)
 
     def _require(self, capability: str, method: str, feature: str = "") -> None:
-        """Raise LocalProtocolError if the server does not offer a capability.
-
-        Spec: 2025-11-25 basic/lifecycle, operation: "Only use capabilities that were successfully negotiated".
-        """
+        """Raise LocalProtocolError if the server does not offer a capability."""
+        # Spec: 2025-11-25 basic/lifecycle, operation: "Only use capabilities that were successfully negotiated".
         announced = getattr(self.server_capabilities, capability)
         is_offered = announced is not None and (not feature or bool(getattr(announced, feature)))
         if is_offered or self._current_era().connection.is_lost or self._session.version is None:

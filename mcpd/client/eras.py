@@ -155,11 +155,9 @@ class Subscription:
         )
 
     async def _listen_to(self, uris: frozenset[str], timeout: float | None, added: str | None = None) -> None:
-        """Open the new subscription first, then end the old one, so that no notification is missed.
-
-        If the server refuses the new one, or leaves out `added`, the old one stays open. Raises RemoteError,
-        RequestTimeout, ConnectionLost, ProtocolError.
-        """
+        """Open the new subscription first, then end the old one, so that no notification is missed."""
+        # If the server refuses the new one, or leaves out `added`, the old one stays open. Raises RemoteError,
+        # RequestTimeout, ConnectionLost, ProtocolError.
         wanted, task = self._filter(uris), None
         if wanted != SubscriptionFilter():
             acknowledged = self._connection.loop.create_future()
@@ -182,10 +180,8 @@ class Subscription:
             await _stop(old)
 
     def _look_at(self, wanted: SubscriptionFilter, agreed: SubscriptionFilter | None, added: str | None) -> None:
-        """Log what the server left out of its acknowledgement. Raises ProtocolError if `added` is missing.
-
-        Spec: "The client SHOULD check the acknowledged filter … and handle any unsupported types gracefully".
-        """
+        """Log what the server left out of its acknowledgement. Raises ProtocolError if `added` is missing."""
+        # Spec: "The client SHOULD check the acknowledged filter … and handle any unsupported types gracefully".
         if agreed is None:
             return
         told_of = agreed.resource_subscriptions or ()
@@ -235,10 +231,8 @@ class Subscription:
             await asyncio.sleep(min(pause, LONGEST_PAUSE))
 
     def _is_wanted(self, notification: NotificationReceived) -> bool:
-        """Drop notifications that belong to no open subscription.
-
-        Spec: on stdio "clients MUST use this field to correlate notifications with their originating subscription".
-        """
+        """Drop notifications that belong to no open subscription."""
+        # Spec: on stdio "clients MUST use this field to correlate notifications with their originating subscription".
         if notification.method not in _SUBSCRIBED:
             return True
 

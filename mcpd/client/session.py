@@ -474,10 +474,8 @@ class ClientSession:
             self.faults.log(logging.WARNING, text, printable(method), printable(explain(error)))
 
     def _take_cancelled(self, params: CancelledParams) -> None:
-        """A cancelled request of the server or, in modern versions, the end of a subscription.
-
-        Spec: 2026-07-28 basic/patterns/cancellation: a server MUST send it for `subscriptions/listen` only.
-        """
+        """A cancelled request of the server or, in modern versions, the end of a subscription."""
+        # Spec: 2026-07-28 basic/patterns/cancellation: a server MUST send it for `subscriptions/listen` only.
         asked = self.in_flight.cancel(params.request_id)
         if asked is not None:
             self._events.append(RequestCancelled(asked))

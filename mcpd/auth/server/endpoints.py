@@ -147,11 +147,9 @@ def _redirect_uri(client: Client, asked: str) -> str:
 
 
 def _may_redirect(request: RouteRequest, client: Client, uri: str) -> bool:
-    """Return whether a browser may be redirected to this client without a confirmation.
-
-    Anybody can register a client, and could abuse the name of this server in a link. Spec: 2026-07-28 security
-    considerations, open redirection.
-    """
+    """Return whether a browser may be redirected to this client without a confirmation."""
+    # Anybody can register a client, and could abuse the name of this server in a link. Spec: 2026-07-28 security
+    # considerations, open redirection.
     is_page = "text/html" in request.headers.get("accept", "").lower()
     return client.kind == "listed" or is_loopback_redirect(uri) or not is_page
 

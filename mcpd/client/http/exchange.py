@@ -285,10 +285,8 @@ class Inbound:
         return count
 
     async def _finish_stream(self, reply: Reply) -> None:
-        """After its response a stream should end. Wait briefly for that, so that the connection can be reused.
-
-        The caller waits meanwhile, so a server that keeps its streams open soon gets no such wait.
-        """
+        """After its response a stream should end. Wait briefly for that, so that the connection can be reused."""
+        # The caller waits meanwhile, so a server that keeps its streams open soon gets no such wait.
         size = 0
         try:
             async with asyncio.timeout(self._end_seconds):

@@ -358,10 +358,8 @@ _CHUNK_BYTES = 64 * 1024
 
 
 def _decompressor(encoding: str, name: str) -> Callable[[bytes], Iterator[bytes]] | None:
-    """Return a function that decompresses the chunks of a body; None if the body is not compressed.
-
-    Raises ConnectionLost for an encoding that was not requested. The function raises ValueError for damaged data.
-    """
+    """Return a function that decompresses the chunks of a body; None if the body is not compressed."""
+    # Raises ConnectionLost for an encoding that was not requested. The function raises ValueError for damaged data.
     encoding = encoding.strip().lower()
     if encoding in ("", "identity"):
         return None
