@@ -248,7 +248,10 @@ class Subscription:
         elif notification.method != _ACKNOWLEDGED:
             return True
         elif not acknowledged.done():
-            acknowledged.set_result(_agreed(notification))
+            try:
+                acknowledged.set_result(_read_acknowledged(notification.params).notifications)
+            except MALFORMED:
+                acknowledged.set_result(None)
         elif meta is not None and meta.subscription in self._again:
             self._again.discard(meta.subscription)
             self._connection.loop.call_soon(self._report_missed_changes)
@@ -259,14 +262,6 @@ class Subscription:
         self._interests.uris.update(self._uris)
         for method, params in self._interests.may_have_changed(self._connection.session.server_capabilities):
             self._connection.report_change(method, params)
-
-
-def _agreed(notification: NotificationReceived) -> SubscriptionFilter | None:
-    """Return the acknowledged filter; None if it is invalid."""
-    try:
-        return _read_acknowledged(notification.params).notifications
-    except MALFORMED:
-        return None
 
 
 _LISTS = ("tools_list_changed", "prompts_list_changed", "resources_list_changed")

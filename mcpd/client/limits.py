@@ -55,11 +55,11 @@ class ClientLimits(Struct, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         for name in self.__struct_fields__:
             value = getattr(self, name)
-            if not (isinstance(value, (int, float)) and value > 0) and (value, name) != (None, _MAY_BE_NONE):
+            if value is None and name == "stderr_bytes_per_second":
+                continue
+            if not isinstance(value, (int, float)) or value <= 0:
                 raise ConfigurationError(f"ClientLimits: {name}={value!r} must be a number above 0")
 
-
-_MAY_BE_NONE = "stderr_bytes_per_second"
 
 MOST_LINES = 10
 """Number of messages of one kind that are logged individually."""

@@ -16,7 +16,7 @@ from difflib import get_close_matches
 from inspect import Parameter, Signature
 from typing import Any, Literal, NotRequired, Optional, Protocol, TypeAlias, TypeVar
 
-from msgspec import UNSET, Raw, Struct
+from msgspec import UNSET, Raw
 from msgspec.json import decode, encode
 
 from mcpd.client.results import plain_value
@@ -106,27 +106,21 @@ def _functions(tools: Iterable[Tool], names: tuple[str, ...], make: Callable[[_P
     return functions
 
 
-class _Argument(Struct, frozen=True):
-    """How a parameter of a function maps to an argument of its tool."""
-
-    key: str
-    """The name in the schema."""
-    drops_none: bool
-    """Whether None means that the argument is missing, because the schema does not allow null."""
-
-
 class _Plan:
     """The signature and docstring of a function, and the conversion of its arguments and result."""
 
     def __init__(self, tool: Tool) -> None:
         self.tool = tool
         self.schema = _as_dict(tool.input_schema)
-        self._arguments: dict[str, _Argument] = {}
+        self._keys: dict[str, str] = {}
+        """The names in the schema, by parameter."""
+        self._drops_none: set[str] = set()
+        """Parameters for which None means that the argument is missing, because the schema does not allow null."""
         self._others: str | None = None
         self.signature = self._signature()
         self.annotations = {parameter.name: parameter.annotation for parameter in self.signature.parameters.values()}
         self.annotations["return"] = self.signature.return_annotation
-        self._names = {argument.key: name for name, argument in self._arguments.items() if argument.key != name}
+        self._names = {key: name for name, key in self._keys.items() if key != name}
         self.doc = self._doc()
 
     def _signature(self) -> Signature:
@@ -142,13 +136,12 @@ class _Plan:
             name = _identifier(key, taken)
             kind = types.of(part, key)
             default: Any = Parameter.empty
-            drops_none = False
             if key not in needed:
                 default = part.get("default") if isinstance(part, Mapping) else None
-                drops_none = not allows_null(kind) and kind is not Any
-                if default is None and drops_none:
-                    kind = Optional[kind]  # noqa: UP045 - `|` does not support all types
-            self._arguments[name] = _Argument(key, drops_none)
+                if not allows_null(kind) and kind is not Any:
+                    self._drops_none.add(name)
+                    kind = Optional[kind] if default is None else kind  # noqa: UP045 - `|` does not support all types
+            self._keys[name] = key
             parameters.append(Parameter(name, Parameter.POSITIONAL_OR_KEYWORD, default=default, annotation=kind))
 
         parameters.sort(key=lambda parameter: parameter.default is not Parameter.empty)
@@ -173,8 +166,8 @@ class _Plan:
         text = (self.tool.description or self.tool.title or "").strip()
         properties = self.schema.get("properties")
         lines = []
-        for name, argument in self._arguments.items():
-            part = properties[argument.key] if isinstance(properties, Mapping) else None
+        for name, key in self._keys.items():
+            part = properties[key] if isinstance(properties, Mapping) else None
             description = part.get("description") if isinstance(part, Mapping) else None
             if isinstance(description, str) and description.strip():
                 lines.append(f"    {name}: {' '.join(description.split())}")
@@ -188,12 +181,8 @@ class _Plan:
         given = {names.get(key, key): value for key, value in kwargs.items()} if names else kwargs
         bound = self.signature.bind(*args, **given).arguments
         others = bound.pop(self._others, {}) if self._others else {}
-        found = {}
-        for name, value in bound.items():
-            argument = self._arguments[name]
-            if value is not None or not argument.drops_none:
-                found[argument.key] = value
-        return {**others, **found}
+        dropped = {name for name, value in bound.items() if value is None} & self._drops_none
+        return {**others, **{self._keys[name]: value for name, value in bound.items() if name not in dropped}}
 
     def value(self, result: CallToolResult) -> Any:
         """Return the value of a result."""

@@ -286,12 +286,13 @@ class FileStore:
 Store: TypeAlias = MemoryStore | FileStore
 
 
-def _version_of(data: bytes) -> int:
-    class Versioned(Struct):
-        version: int = 0
+class _Versioned(Struct):
+    version: int = 0
 
+
+def _version_of(data: bytes) -> int:
     try:
-        return Decoder(Versioned).decode(data).version
+        return Decoder(_Versioned).decode(data).version
     except DecodeError:
         return 0
 
