@@ -16,7 +16,6 @@ import os
 import threading
 from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import CancelledError, Future
-from contextlib import AbstractContextManager
 from functools import wraps
 from inspect import iscoroutinefunction
 from queue import SimpleQueue
@@ -196,7 +195,7 @@ def parameters_of(kind: Callable[P, object]) -> Callable[[Callable[..., None]], 
     return decorate
 
 
-class BlockingCalls(AbstractContextManager["BlockingCalls[AnyClient]"], Generic[AnyClient]):
+class BlockingCalls(Generic[AnyClient]):
     """Drives an unopened client or group by plain methods. Any thread may call them, several at a time.
 
     Methods return the result of the awaited method and raise the same errors.

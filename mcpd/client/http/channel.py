@@ -372,9 +372,6 @@ class HttpChannel:
             log.debug("the session was not ended: %s", printable(error))
 
 
-_DEFAULTS = HttpOptions()
-
-
 async def open_http(
     url: str,
     options: HttpOptions | None = None,
@@ -391,7 +388,7 @@ async def open_http(
     `headers`, `socket` and `ca_file` belong to the target; `options` take precedence. `name` precedes the URL in
     errors. `authorization` authorizes the requests. Raises ConfigurationError for options that cannot be used.
     """
-    options = options or _DEFAULTS
+    options = options or HttpOptions()
     if options.socket is None and socket is not None:
         options = replace(options, socket=socket)
     if options.verify is True and ca_file is not None:

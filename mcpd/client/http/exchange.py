@@ -14,6 +14,7 @@ import asyncio
 import logging
 import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import closing
 from functools import partial
 from http.cookies import CookieError, SimpleCookie
 
@@ -340,8 +341,6 @@ async def post_message(requester: Requester, message: OutgoingMessage) -> None:
     """Send a notification or response. Raises the error of a refusal."""
     reply = await _post(requester, message, None)
     try:
-        if not 200 <= reply.status < 300:
-            raise await refusal(requester, reply, message)
         if reply.content_type != EVENTS:
             await read_some(reply, requester.pool)  # so that the connection can be reused
     finally:
@@ -355,8 +354,6 @@ async def post_request(requester: Requester, inbound: Inbound, message: Outgoing
     assert message.id is not None
     reply = await _post(requester, message, partial(inbound.hold, message.id))
     try:
-        if not 200 <= reply.status < 300:
-            raise await refusal(requester, reply, message)
         if message.method == "initialize":
             requester.remember_session(reply)
 
@@ -381,16 +378,22 @@ async def post_request(requester: Requester, inbound: Inbound, message: Outgoing
 
 
 async def _post(requester: Requester, message: OutgoingMessage, hold: Callable[[bool], None] | None) -> Reply:
-    """Return the response. A repeatable request is sent a second time if its connection was closed meanwhile."""
-    method = message.method or ""
+    """Return the response. A repeatable request is sent a second time if its connection was closed meanwhile.
+
+    Raises the error of a refusal.
+    """
+    post = partial(requester.post, message.heading, message.frame, message.method or "", hold)
     try:
-        return await requester.post(message.heading, message.frame, method, hold)
-    except CannotConnect:
-        raise
-    except ConnectionLost:
-        if message.heading.is_request and message.method not in REPEATABLE:
+        reply = await post()
+    except ConnectionLost as error:
+        if isinstance(error, CannotConnect) or (message.heading.is_request and message.method not in REPEATABLE):
             raise
-    return await requester.post(message.heading, message.frame, method, hold)
+        reply = await post()
+
+    if not 200 <= reply.status < 300:
+        with closing(reply):
+            raise await refusal(requester, reply, message)
+    return reply
 
 
 # ----------------------------------------------------------------------------------------- refusals
