@@ -13,6 +13,7 @@ import stat
 from collections.abc import Callable, Collection, Iterable, Iterator
 from itertools import islice
 from typing import TypeAlias
+from urllib.parse import quote
 
 from msgspec import Struct
 
@@ -76,8 +77,6 @@ MAX_PER_KIND = 1000
 """How many Python files of tools, how many apps and how many prompts a folder may have."""
 
 # Bytes that a path segment may contain unescaped (RFC 3986 section 2.3).
-_UNRESERVED = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~")
-
 _SKIPPED = ("__pycache__", "node_modules")
 
 
@@ -230,13 +229,12 @@ def served_status(path: str, folder: str) -> os.stat_result | str:
 
 def escaped(part: str) -> str:
     """Escape a file name as a path segment (RFC 3986 section 3.3), byte by byte if it is not UTF-8."""
-    return "".join(chr(byte) if byte in _UNRESERVED else f"%{byte:02X}" for byte in os.fsencode(part))
+    return quote(os.fsencode(part), safe="")
 
 
 def uri_name(name: str) -> str:
     """Return a server's name with dashes for characters that URIs cannot contain; `folder` if nothing is left."""
-    plain = "".join(chr(byte) if byte in _UNRESERVED else " " for byte in os.fsencode(name))
-    return "-".join(plain.split()).strip("-.").lower() or "folder"
+    return re.sub("[^A-Za-z0-9._~-]+", "-", name).strip("-.").lower() or "folder"
 
 
 def folders_below(roots: Iterable[str], limit: int = MAX_FOLDERS) -> list[str]:

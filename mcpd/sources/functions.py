@@ -6,20 +6,16 @@ from __future__ import annotations
 
 import functools
 import inspect
-import sys
 from collections.abc import Callable, Iterator
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, NewType, TypeVar, Unpack, overload
+from typing import Any, TypeVar, Unpack, overload
 
 from msgspec import Struct
 
 from mcpd.server.functions.annotations import plain_function, untyped_context
+from mcpd.server.functions.dependencies import Dependency
+from mcpd.server.options import ToolOptions
 from mcpd.sources.files import Report
-
-if TYPE_CHECKING:
-    from mcpd.server.options import ToolOptions
-else:
-    ToolOptions = NewType("ToolOptions", dict)  # for programs that evaluate annotations
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -116,8 +112,6 @@ def _makes_a_context_manager(function: Any) -> bool:
 
 def _untyped(function: Any) -> list[str]:
     # Return the names of parameters without annotations that clients would have to provide.
-    depends = sys.modules.get("mcpd.server.functions.dependencies")  # not loaded unless somebody uses `Depends`
-    given = () if depends is None else depends.Dependency
     try:
         slots = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):
@@ -126,6 +120,6 @@ def _untyped(function: Any) -> list[str]:
         slot.name
         for slot in slots
         if slot.annotation is slot.empty
-        and not isinstance(slot.default, given)
+        and not isinstance(slot.default, Dependency)
         and slot.kind not in (slot.VAR_POSITIONAL, slot.VAR_KEYWORD)
     ]

@@ -45,7 +45,7 @@ class ServerFolder(Struct, frozen=True):
 
 def folder_at(folder: str) -> ServerFolder:
     root = os.path.abspath(folder)
-    return ServerFolder(root, _file_in(root))
+    return ServerFolder(root, _own(root) or _project(root))
 
 
 def folder_here(*, has_demo: bool = True) -> ServerFolder | None:
@@ -84,12 +84,13 @@ def _servers_in(folder: str) -> list[str]:
         names = sorted(name for name in os.listdir(folder) if name[0] not in "._")[:_MAX_LISTED]
     except OSError:
         return []
-    return [name for name in names if _own(os.path.join(folder, name)) or _makes_server(folder, name)]
+    paths = {name: os.path.join(folder, name) for name in names}
+    return [name for name, path in paths.items() if _own(path) or _makes_server(path)]
 
 
-def _makes_server(folder: str, name: str) -> bool:
-    path = os.path.join(folder, name)
-    if not name.endswith(".py") or name.startswith("test_") or not os.path.isfile(path):
+def _makes_server(path: str) -> bool:
+    # A pipe is never opened.
+    if not path.endswith(".py") or os.path.basename(path).startswith("test_") or not os.path.isfile(path):
         return False
     try:
         with open(path, "rb") as file:
@@ -107,10 +108,6 @@ def _upwards(folder: str) -> list[str]:
     while (above := os.path.dirname(folder)) != folder:
         found.append(folder := above)
     return found
-
-
-def _file_in(root: str) -> str:
-    return _own(root) or _project(root)
 
 
 def _own(folder: str) -> str:

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from urllib.parse import quote, unquote
 
 from msgspec import Struct
 
 from mcpd.sources.docs.files import read_beginning
 from mcpd.sources.docs.page import Kind, kind_of, site_path, titled_page
 from mcpd.sources.front_matter import split_page, text_in
-
-_SEGMENT = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~"
-_PATH = _SEGMENT + "/"
 
 
 class Addresses(Struct, frozen=True):
@@ -37,7 +35,7 @@ class Addresses(Struct, frozen=True):
 
     def page(self, path: str) -> str:
         if "{url}" in self.page_form:
-            return self.base + self.page_form.replace("{url}", quoted(self.url(path) or path, _SEGMENT))
+            return self.base + self.page_form.replace("{url}", quoted(self.url(path) or path, ""))
         return self.base + self.page_form.replace("{path}", quoted(path))
 
     def section(self, name: str) -> str:
@@ -55,8 +53,6 @@ class Addresses(Struct, frozen=True):
 
     def path_in(self, said: str) -> tuple[str, str]:
         """Return the path or published address in a path, URI or URL, and its fragment."""
-        from urllib.parse import unquote  # not at the start
-
         place, _, fragment = said.partition("#")
         place = place.strip()
         for form in (self.base + self.page_form.partition("{")[0], self.base):
@@ -66,14 +62,9 @@ class Addresses(Struct, frozen=True):
         return place, unquote(fragment)
 
 
-def quoted(text: str, plain: str = _PATH) -> str:
-    """Escape a text for a URI (RFC 3986 section 2.1), except for the characters in `plain`."""
-    if not text.strip(plain):
-        return text
-    return "".join(
-        char if char in plain else "".join(f"%{byte:02X}" for byte in char.encode("utf-8", "surrogateescape"))
-        for char in text
-    )
+def quoted(text: str, safe: str = "/") -> str:
+    """Escape a text for a URI (RFC 3986 section 2.1), except for the characters in `safe`."""
+    return quote(text.encode("utf-8", "surrogateescape"), safe)
 
 
 _MAX_BYTES = 4096

@@ -170,5 +170,5 @@ async def _titles(library: Library) -> dict[str, str]:
     return {one.name: one.title for one in (await library.overview()).sections}
 
 
-def _place(one: Any) -> dict[str, str]:
-    return {"path": one.path, "title": one.title}
+def _place(page: Any) -> dict[str, str]:
+    return {"path": page.path, "title": page.title}

@@ -210,7 +210,7 @@ def profile_of(table: DocsTable) -> Profile:
         return msgspec.convert(tomllib.load(file), Profile)
 
 
-_SETTLED_SECONDS = 0.3
+_SETTLED_SECONDS = 1.0
 
 E = TypeVar("E", bound=Entry)
 

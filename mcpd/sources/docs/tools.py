@@ -53,7 +53,7 @@ class Hit(PageLocation, kw_only=True):
     ] = UNSET
 
 
-class SearchResults(_Result, kw_only=True):
+class SearchResults(_Result):
     """The pages that match a query, best first."""
 
     query: str
@@ -66,14 +66,14 @@ class SearchResults(_Result, kw_only=True):
     progress: _Partial | UnsetType = UNSET
 
 
-class SectionInfo(_Result, kw_only=True):
+class SectionInfo(_Result):
     name: str
     title: str
     pages: int
     uri: str
 
 
-class Sections(_Result, kw_only=True):
+class Sections(_Result):
     title: str
     sections: list[SectionInfo]
     total_pages: int
@@ -93,7 +93,7 @@ class SectionPage(_Result, kw_only=True):
     url: _Text = UNSET
 
 
-class SectionText(_Result, kw_only=True):
+class SectionText(_Result):
     """The pages of a section; if it does not exist, the existing sections."""
 
     section: str
@@ -106,13 +106,13 @@ class SectionText(_Result, kw_only=True):
     available_sections: list[str] | UnsetType = UNSET
 
 
-class HeadingInfo(_Result, kw_only=True):
+class HeadingInfo(_Result):
     title: str
     anchor: str
     level: int
 
 
-class PageText(_Result, kw_only=True):
+class PageText(_Result):
     """A page or one of its sections; if it does not exist, similar names."""
 
     path: str
@@ -140,7 +140,7 @@ class Document(PageLocation, kw_only=True):
     count: int
 
 
-class CodeExamples(_Result, kw_only=True):
+class CodeExamples(_Result):
     """Code examples, best first."""
 
     words: str
@@ -160,7 +160,7 @@ class Description(PageLocation, kw_only=True):
     content: str
 
 
-class LookupResults(_Result, kw_only=True):
+class LookupResults(_Result):
     """The descriptions of a name, best first; otherwise similar names."""
 
     name: str
