@@ -397,11 +397,11 @@ def settings_for(
     if given:
         from mcpd.server.extensions.serving import by_extension
 
-        said = by_extension(installed, given)
-        others = {name: value for name, value in others.items() if not any(name in values for values in said.values())}
+        by_id = by_extension(installed, given)
+        others = {name: value for name, value in others.items() if not any(name in values for values in by_id.values())}
         # Options given in both ways go to the same extension.
         both: Mapping[str, Mapping[str, Any]] = others.get("extensions", {})
-        others["extensions"] = {**both, **{id: {**both.get(id, {}), **values} for id, values in said.items()}}
+        others["extensions"] = {**both, **{id: {**both.get(id, {}), **values} for id, values in by_id.items()}}
 
     unknown = [name for name in others if name not in Settings.__struct_fields__]
     if unknown:

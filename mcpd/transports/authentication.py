@@ -71,8 +71,8 @@ class Refusal(Struct, frozen=True):
         if accept is not None and "text/html" in accept.lower() and not self.error:
             return "text/plain; charset=utf-8", self.text.encode()
         error = self.error or _ERRORS.get(self.status, "invalid_request")
-        said = {"error": error, "error_description": self.text.strip()}
-        return "application/json", encode(said)
+        members = {"error": error, "error_description": self.text.strip()}
+        return "application/json", encode(members)
 
 
 Authenticator: TypeAlias = Callable[[Mapping[str, str]], Principal | Refusal | Awaitable[Principal | Refusal]]

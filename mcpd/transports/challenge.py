@@ -65,7 +65,7 @@ def build(scheme: str, params: Mapping[str, str | None]) -> str:
 
     Raises ValueError for characters other than printable ASCII.
     """
-    said = []
+    written = []
     for name, value in params.items():
         if value is None:
             continue
@@ -74,9 +74,9 @@ def build(scheme: str, params: Mapping[str, str | None]) -> str:
         if not _is_token(name):
             raise ValueError(f"{name!r} is not a parameter name")
         escaped = value.replace("\\", "\\\\").replace('"', '\\"')
-        said.append(f'{name}="{escaped}"')
+        written.append(f'{name}="{escaped}"')
 
-    return f"{scheme} {', '.join(said)}" if said else scheme
+    return f"{scheme} {', '.join(written)}" if written else scheme
 
 
 def parse(lines: Iterable[str]) -> list[Challenge]:
@@ -127,8 +127,8 @@ def has_judged(challenges: Iterable[str]) -> bool:
     return any("error" in challenge.params for challenge in parse(challenges))
 
 
-def advice_on(status: int, challenges: Sequence[str], said: str, *, has_token: bool) -> str:
-    """Return advice about a 401 or 403; "" if `said`, the text of the refusal, already has it."""
+def advice_on(status: int, challenges: Sequence[str], refusal_text: str, *, has_token: bool) -> str:
+    """Return advice about a 401 or 403; "" if `refusal_text`, the text of the refusal, already has it."""
     params: dict[str, str] = {}
     for challenge in parse(challenges):
         params = {**challenge.params, **params}
@@ -140,10 +140,10 @@ def advice_on(status: int, challenges: Sequence[str], said: str, *, has_token: b
         if not has_token:
             return "give a token with --token-file FILE, in Python with headers={'Authorization': 'Bearer …'}"
         why = params.get("error_description", "")
-        reason = f": {printable(why, 300)}" if why and why.lower() not in said.lower() else ""
+        reason = f": {printable(why, 300)}" if why and why.lower() not in refusal_text.lower() else ""
         return f"the server refuses the Authorization header{reason}"
 
-    if status != 403 or _names_source(said):
+    if status != 403 or _names_source(refusal_text):
         return ""
     other = "another" if has_token else "a"
     return f"it may require {other} token (--token-file FILE), or not allow this Host, Origin or address"

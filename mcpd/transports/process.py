@@ -58,7 +58,7 @@ class StderrCopy:
         self._allowed = self._most = bytes_per_second * BURST_SECONDS
         self._at = self._loop.time()
         self.dropped_bytes = 0
-        """How much was not passed on, and not said yet."""
+        """How much was not passed on, and not last_lines yet."""
         self._is_open = True
         self._last = b""
         self._decoder = getincrementaldecoder("utf-8")("replace") if os.isatty(_STDERR) else None
@@ -174,7 +174,7 @@ class ProcessChannel:
         self._stderr = stderr
         self._receiver: Receiver | None = None
         self._watching: asyncio.Task[None] | None = None
-        self._telling: asyncio.Task[None] | None = None
+        self._reporting: asyncio.Task[None] | None = None
         # Bytes for the child, ever.
         self._sent = 0
         self._is_closed = False
@@ -187,7 +187,7 @@ class ProcessChannel:
         return self._channel.is_congested
 
     def start(self, receiver: Receiver) -> None:
-        """Begin to read. How the child has ended is said at the end."""
+        """Begin to read. How the child has ended is last_lines at the end."""
         self._receiver = receiver
         self.receive = receiver.receive
         self.receive_error = receiver.receive_error
@@ -201,10 +201,10 @@ class ProcessChannel:
             self._receiver.closed(error)
         elif self.process.returncode is not None:
             self._receiver.closed(self._why(error))
-        elif self._telling is None:
-            self._telling = asyncio.create_task(self._tell_why(error))
+        elif self._reporting is None:
+            self._reporting = asyncio.create_task(self._report_end_later(error))
 
-    async def _tell_why(self, error: McpdError | None) -> None:
+    async def _report_end_later(self, error: McpdError | None) -> None:
         # It says no more; most often because it ends, and its exit code comes a moment later.
         with suppress(TimeoutError):
             async with asyncio.timeout(EXIT_SECONDS):
@@ -221,9 +221,9 @@ class ProcessChannel:
         else:
             text = f"the server has ended with exit code {code}"
 
-        said = "" if self._stderr is None else self._stderr.last_lines()
+        last_lines = "" if self._stderr is None else self._stderr.last_lines()
         kind = CannotConnect if code is not None and self._has_read_nothing() else ConnectionLost
-        return kind(f"{self._name}: {text}{f'; stderr: {said}' if said else ''}")
+        return kind(f"{self._name}: {text}{f'; stderr: {last_lines}' if last_lines else ''}")
 
     def _has_read_nothing(self) -> bool:
         """Whether all that was ever sent to the child waits in the pipe, or before it: then it has done nothing of it.
@@ -272,7 +272,7 @@ class ProcessChannel:
         if self._is_closed:
             return
         self._is_closed = True
-        for task in (self._watching, self._telling):
+        for task in (self._watching, self._reporting):
             if task is not None:
                 task.cancel()
 

@@ -587,7 +587,7 @@ async def test_the_library_s_client_stays_alive() -> None:
 def tick(bare: Bare) -> list[int]:
     """Let the channel's timer fire now; the opcodes that it writes."""
     bare.socket.writes.clear()
-    bare.channel._look()
+    bare.channel._check_alive()
     return [opcode for opcode, _ in bare.frames()]
 
 

@@ -131,14 +131,14 @@ class Backplane(Protocol):
     async def push(self, name: str, data: bytes, ttl: float) -> None:
         """Append an item to a queue, and set the queue's lifetime."""
 
-    async def claim(self, name: str, who: str, lease: float) -> Item | None:
+    async def claim(self, name: str, owner: str, lease: float) -> Item | None:
         """Take the next item for `lease` seconds; nobody else gets it before the lease ends. None for an empty queue.
 
         Items whose lease has ended come before new ones.
         """
 
-    async def renew(self, name: str, who: str, item: Item, lease: float) -> bool:
+    async def renew(self, name: str, owner: str, item: Item, lease: float) -> bool:
         """Extend a lease to `lease` seconds from now. Returns False if the item was taken by others, or is done."""
 
-    async def done(self, name: str, who: str, item: Item) -> bool:
+    async def done(self, name: str, owner: str, item: Item) -> bool:
         """Remove a finished item from the queue. Returns False if it belongs to somebody else by now."""

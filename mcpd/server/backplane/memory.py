@@ -172,7 +172,7 @@ class _Queued(Struct, eq=False):
 
     number: int
     data: bytes
-    who: str = ""
+    owner: str = ""
     until: float = 0.0
 
 
@@ -297,31 +297,31 @@ class MemoryBackplane(OwnBus):
         self._lives.set("q" + name, ttl)
         self._grow(size, "q" + name)
 
-    async def claim(self, name: str, who: str, lease: float) -> Item | None:
+    async def claim(self, name: str, owner: str, lease: float) -> Item | None:
         self._expire()
         now = monotonic()
         free = [item for item in self._queues.get(name, {}).values() if item.until <= now]
         if not free:
             return None
-        item = min(free, key=lambda item: (not item.who, item.number))  # items whose lease has ended go first
-        item.who, item.until = who, now + lease
+        item = min(free, key=lambda item: (not item.owner, item.number))  # items whose lease has ended go first
+        item.owner, item.until = owner, now + lease
         return Item(str(item.number), item.data)
 
-    async def renew(self, name: str, who: str, item: Item, lease: float) -> bool:
-        found = self._owned(name, who, item)
+    async def renew(self, name: str, owner: str, item: Item, lease: float) -> bool:
+        found = self._owned(name, owner, item)
         if found is not None:
             found.until = monotonic() + lease
         return found is not None
 
-    async def done(self, name: str, who: str, item: Item) -> bool:
-        found = self._owned(name, who, item)
+    async def done(self, name: str, owner: str, item: Item) -> bool:
+        found = self._owned(name, owner, item)
         if found is None:
             return False
         del self._queues[name][item.id]
         self._bytes -= len(found.data)
         return True
 
-    def _owned(self, name: str, who: str, item: Item) -> _Queued | None:
+    def _owned(self, name: str, owner: str, item: Item) -> _Queued | None:
         self._expire()
         found = self._queues.get(name, {}).get(item.id)
-        return found if found is not None and found.who == who else None
+        return found if found is not None and found.owner == owner else None

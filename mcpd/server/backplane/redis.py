@@ -381,7 +381,7 @@ class RedisBackplane(Remote):
         key = self._prefix + name
         await asyncio.gather(self._write("XADD", key, "*", "d", data), self._write("PEXPIRE", key, _ms(ttl)))
 
-    async def claim(self, name: str, who: str, lease: float) -> Item | None:
+    async def claim(self, name: str, owner: str, lease: float) -> Item | None:
         """See `Backplane`.
 
         Redis knows how long an item was not touched: a claim takes an item that nobody has renewed for `lease` seconds.
@@ -389,7 +389,7 @@ class RedisBackplane(Remote):
         key = self._prefix + name
         for is_last in (False, True):
             try:
-                return await self._claim(key, who, lease)
+                return await self._claim(key, owner, lease)
             except ResponseError as error:
                 if not str(error).startswith("NOGROUP"):
                     raise BackplaneAway(f"the backplane: {printable(error)}") from None
@@ -401,26 +401,26 @@ class RedisBackplane(Remote):
                 await self._do("XGROUP", "CREATE", key, _GROUP, "0")
         return None
 
-    async def _claim(self, key: str, who: str, lease: float) -> Item | None:
-        found = await self._do("XAUTOCLAIM", key, _GROUP, who, _ms(lease), "0", "COUNT", 1)
+    async def _claim(self, key: str, owner: str, lease: float) -> Item | None:
+        found = await self._do("XAUTOCLAIM", key, _GROUP, owner, _ms(lease), "0", "COUNT", 1)
         entries = found[1] if found else ()
         if not entries:
-            streams = await self._do("XREADGROUP", "GROUP", _GROUP, who, "COUNT", 1, "STREAMS", key, ">")
+            streams = await self._do("XREADGROUP", "GROUP", _GROUP, owner, "COUNT", 1, "STREAMS", key, ">")
             if not streams:
                 return None
             entries = next(iter(streams.values()))[0] if isinstance(streams, dict) else streams[0][1]
         number, fields = entries[0]
         return Item(_text(number), _data(fields))
 
-    async def renew(self, name: str, who: str, item: Item, lease: float) -> bool:
-        return await self._is_ours(_RENEW, name, who, item)
+    async def renew(self, name: str, owner: str, item: Item, lease: float) -> bool:
+        return await self._is_ours(_RENEW, name, owner, item)
 
-    async def done(self, name: str, who: str, item: Item) -> bool:
-        return await self._is_ours(_DONE, name, who, item)
+    async def done(self, name: str, owner: str, item: Item) -> bool:
+        return await self._is_ours(_DONE, name, owner, item)
 
-    async def _is_ours(self, script: str, name: str, who: str, item: Item) -> bool:
+    async def _is_ours(self, script: str, name: str, owner: str, item: Item) -> bool:
         try:
-            return bool(await self._do("EVAL", script, 1, self._prefix + name, _GROUP, item.id, who))
+            return bool(await self._do("EVAL", script, 1, self._prefix + name, _GROUP, item.id, owner))
         except ResponseError as error:
             if "NOGROUP" in str(error) or "No such key" in str(error):
                 return False  # the queue has expired

@@ -261,15 +261,15 @@ class SharedBackplane(Remote):
     async def push(self, name: str, data: bytes, ttl: float) -> None:
         await self._ask("push", name, data, ttl)
 
-    async def claim(self, name: str, who: str, lease: float) -> Item | None:
-        found = await self._ask("claim", name, who, lease)
+    async def claim(self, name: str, owner: str, lease: float) -> Item | None:
+        found = await self._ask("claim", name, owner, lease)
         return None if found is None else Item(*found)
 
-    async def renew(self, name: str, who: str, item: Item, lease: float) -> bool:
-        return bool(await self._ask("renew", name, who, Item(item.id, b""), lease))
+    async def renew(self, name: str, owner: str, item: Item, lease: float) -> bool:
+        return bool(await self._ask("renew", name, owner, Item(item.id, b""), lease))
 
-    async def done(self, name: str, who: str, item: Item) -> bool:
-        return bool(await self._ask("done", name, who, Item(item.id, b"")))
+    async def done(self, name: str, owner: str, item: Item) -> bool:
+        return bool(await self._ask("done", name, owner, Item(item.id, b"")))
 
 
 # Bytes that may wait for a worker that does not read. Above it nothing more is read from the worker, and messages for

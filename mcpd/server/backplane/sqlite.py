@@ -191,7 +191,7 @@ class SqliteBackplane(OwnBus):
 
         await self._write(work)
 
-    async def claim(self, name: str, who: str, lease: float) -> Item | None:
+    async def claim(self, name: str, owner: str, lease: float) -> Item | None:
         name = "q" + name
 
         def work(db: sqlite3.Connection) -> Item | None:
@@ -203,25 +203,25 @@ class SqliteBackplane(OwnBus):
             ).fetchone()
             if row is None:
                 return None
-            db.execute("UPDATE queue SET who = ?, until = ? WHERE id = ?", (who, time() + lease, row[0]))
+            db.execute("UPDATE queue SET who = ?, until = ? WHERE id = ?", (owner, time() + lease, row[0]))
             return Item(str(row[0]), row[1])
 
         return await self._write(work)
 
-    async def renew(self, name: str, who: str, item: Item, lease: float) -> bool:
-        return await self._change("UPDATE queue SET until = ?", "q" + name, who, item, time() + lease)
+    async def renew(self, name: str, owner: str, item: Item, lease: float) -> bool:
+        return await self._change("UPDATE queue SET until = ?", "q" + name, owner, item, time() + lease)
 
-    async def done(self, name: str, who: str, item: Item) -> bool:
-        return await self._change("DELETE FROM queue", "q" + name, who, item)
+    async def done(self, name: str, owner: str, item: Item) -> bool:
+        return await self._change("DELETE FROM queue", "q" + name, owner, item)
 
-    async def _change(self, statement: str, name: str, who: str, item: Item, *values: float) -> bool:
+    async def _change(self, statement: str, name: str, owner: str, item: Item, *values: float) -> bool:
         # Change a claimed item. Returns False if it belongs to somebody else by now.
 
         def work(db: sqlite3.Connection) -> bool:
             if self._is_over(name):
                 return False
             changed = db.execute(
-                f"{statement} WHERE name = ? AND id = ? AND who = ?", (*values, name, int(item.id), who)
+                f"{statement} WHERE name = ? AND id = ? AND who = ?", (*values, name, int(item.id), owner)
             )
             return changed.rowcount == 1
 

@@ -419,7 +419,7 @@ def _check_utf8(body: bytes) -> None:
 def _identified(asked: tuple[Identify, Scope]) -> object:
     """Return the principal that `identify` names."""
     identify, scope = asked
-    who = identify(scope)
-    if isinstance(who, str) or who is None:
-        return Principal(who) if who else ANONYMOUS
-    return who
+    user = identify(scope)
+    if isinstance(user, str) or user is None:
+        return Principal(user) if user else ANONYMOUS
+    return user

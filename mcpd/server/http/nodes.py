@@ -239,10 +239,10 @@ class _Relay(Struct, eq=False):
         events = _small([(number, data)])
         if self.is_logging and events:
             self._node.post(self._append(events))
-        self._tell(events, is_over=False)
+        self._send(events, is_over=False)
 
     def end(self) -> None:
-        self._tell([], is_over=True)
+        self._send([], is_over=True)
         self._followers.clear()
 
     async def log_kept(self, stream: ResumableStream) -> None:
@@ -259,7 +259,7 @@ class _Relay(Struct, eq=False):
             self._bytes -= self._sizes.popleft()
         await self._node.backplane.append(self._log_name, entries, len(self._sizes), _LOG_LIFE)
 
-    def _tell(self, events: _Events, *, is_over: bool) -> None:
+    def _send(self, events: _Events, *, is_over: bool) -> None:
         now = asyncio.get_running_loop().time()
         for follower, (where, end) in list(self._followers.items()):
             if end < now:
@@ -287,7 +287,7 @@ _encode = Encoder().encode
 _decode = Decoder(tuple[int, bytes]).decode
 
 # Every node receives these changes, so that the node with the newest GET stream sends them.
-_SAID_BY_ALL = frozenset(
+_SENT_BY_ALL = frozenset(
     (
         "notifications/tools/list_changed",
         "notifications/prompts/list_changed",
@@ -357,7 +357,7 @@ class Nodes:
 
     def send(self, session: HttpSession, frame: bytes, method: str | None) -> None:
         """Send a frame on the newest GET stream, which is on another node."""
-        if method not in _SAID_BY_ALL:
+        if method not in _SENT_BY_ALL:
             self._node.post(self._deliver(session, frame))
 
     async def _deliver(self, session: HttpSession, frame: bytes) -> None:

@@ -362,10 +362,10 @@ class ClientHandshake:
                 f"{text}; it redirects to {printable(place, 200)}, which is not followed: give that URL if you trust it"
             )
         else:
-            said = said_in(bytes(response.body or b""))
+            refusal_text = said_in(bytes(response.body or b""))
             has_token = any(name.lower() == "authorization" for name in self._headers)
-            advice = _ADVICE.get(status) or advice_on(status, challenges, said, has_token=has_token)
-            text += (f": {said}" if said else "") + (f"; {advice}" if advice else "")
+            advice = _ADVICE.get(status) or advice_on(status, challenges, refusal_text, has_token=has_token)
+            text += (f": {refusal_text}" if refusal_text else "") + (f"; {advice}" if advice else "")
 
         return RefusedHandshake(text, status, dict(response.headers.raw_items()), challenges)
 
@@ -374,13 +374,13 @@ class ClientHandshake:
         return ConnectionLost(f"{self._to.name}: {self._how_it_ended(ended, cause)}")
 
     def _how_it_ended(self, ended: ConnectionClosed, cause: str) -> str:
-        said, sent = ended.rcvd, ended.sent
+        received, sent = ended.rcvd, ended.sent
         if sent is not None and not ended.rcvd_then_sent:
             if sent.code == CloseCode.MESSAGE_TOO_BIG:
                 return f"the server sent a message of more than {self._most} bytes (ClientLimits.message_bytes)"
             return f"we closed the WebSocket: {printable(str(sent), 200)}"
-        if said is not None:
-            return f"the server closed the WebSocket: {printable(str(said), 200)}"
+        if received is not None:
+            return f"the server closed the WebSocket: {printable(str(received), 200)}"
         return f"the connection was cut{f': {cause}' if cause else ''}"
 
 

@@ -95,7 +95,7 @@ class WebSocketChannel(asyncio.Protocol):
     # Slots, because thousands of connections may be idle.
     __slots__ = (
         "__weakref__", "_apart", "_asked", "_charge", "_drained", "_ended", "_events", "_expiry", "_fields",
-        "_fragments", "_framing", "_handshake", "_has_ended", "_has_told", "_is_agreed", "_is_closing",
+        "_fragments", "_framing", "_handshake", "_has_ended", "_has_reported", "_is_agreed", "_is_closing",
         "_is_flush_due", "_is_leaving", "_is_lost", "_is_pushing", "_limits", "_loop", "_lost", "_owner",
         "_partial_bytes", "_receiver", "_taken_bytes", "_timer", "_transport", "_unflushed_bytes", "_unread",
         "_was_heard", "_was_open", "_was_pinged", "_why", "_written_bytes", "is_congested", "is_held", "is_open",
@@ -157,7 +157,7 @@ class WebSocketChannel(asyncio.Protocol):
         self._is_agreed = False
         # The error that ended the connection, if there was one.
         self._ended: McpdError | None = None
-        self._is_closing = self._has_ended = self._has_told = self._is_lost = False
+        self._is_closing = self._has_ended = self._has_reported = self._is_lost = False
         # Done when the socket is closed; created on demand.
         self._lost: asyncio.Future[None] | None = None
         self._drained: asyncio.Future[None] | None = None
@@ -295,7 +295,7 @@ class WebSocketChannel(asyncio.Protocol):
         self._framing = framing
         self.is_open = self._was_open = True
         self._cancel_timer()
-        self._look()
+        self._check_alive()
         if self.is_held:
             self.pause()
         if frames:
@@ -336,7 +336,7 @@ class WebSocketChannel(asyncio.Protocol):
         if not self.is_held:
             self._push()
             self._resume_reading()
-            self._tell()
+            self._report_end()
 
     def _resume_reading(self) -> None:
         transport = self._transport
@@ -398,7 +398,7 @@ class WebSocketChannel(asyncio.Protocol):
     def _take(self, frame: Frame) -> None:
         receiver, opcode, part = self._receiver, frame.opcode, frame.data
         frame.data = b""  # the library's parser holds its last frame until the next one is whole
-        if receiver is None or self._has_told or (self._is_leaving and opcode is not _CLOSE):
+        if receiver is None or self._has_reported or (self._is_leaving and opcode is not _CLOSE):
             return
 
         if opcode is _TEXT:
@@ -430,7 +430,7 @@ class WebSocketChannel(asyncio.Protocol):
             self._apart.release(leaving=_unread_asks(self._asked, data))
         elif opcode is _PONG and self._was_pinged:
             self._was_pinged = self._was_heard = False
-            self._set_timer(self._limits.ping_interval, self._look)
+            self._set_timer(self._limits.ping_interval, self._check_alive)
 
     def _is_text(self, message: bytes) -> bool:
         # Return whether a message is UTF-8 (RFC 6455 8.1, S25-026, S26-043); otherwise end the connection.
@@ -537,7 +537,7 @@ class WebSocketChannel(asyncio.Protocol):
             self._timer.cancel()
             self._timer = None
 
-    def _look(self) -> None:
+    def _check_alive(self) -> None:
         """Every so often: ping a peer that was silent, give up one that did not answer.
 
         Anything that arrives is a sign of life. While we do not read because the peer does not, what it takes is; its
@@ -562,7 +562,7 @@ class WebSocketChannel(asyncio.Protocol):
             return
 
         self._taken_bytes = taken
-        self._set_timer(delay, self._look)
+        self._set_timer(delay, self._check_alive)
 
     # -- closing -----------------------------------------------------------------------------
 
@@ -647,17 +647,17 @@ class WebSocketChannel(asyncio.Protocol):
             self._events.clear()
             self._fragments = None
             self.is_held = False
-        self._tell()
+        self._report_end()
 
-    def _tell(self) -> None:
+    def _report_end(self) -> None:
         """Notify the receiver of the end, once, after all received frames."""
         receiver = self._receiver
-        if not self._has_ended or receiver is None or self._has_told:
+        if not self._has_ended or receiver is None or self._has_reported:
             return
         if self._is_pushing or self.is_held or self._events:
             return
 
-        self._has_told = True
+        self._has_reported = True
         try:
             receiver.closed(self._ended)
         except Exception:

@@ -360,7 +360,7 @@ class WebSocketListener:
 
 def _why_it_ended(ended: ConnectionClosed, cause: str) -> McpdError | None:
     """Return the error of a connection that has ended; None if the client closed it properly."""
-    said, sent = ended.rcvd, ended.sent
-    if said is None:
+    received, sent = ended.rcvd, ended.sent
+    if received is None:
         return ConnectionLost(f"We closed the WebSocket: {sent}" if sent else "The WebSocket client went away")
-    return None if said.code in _IN_ORDER else ConnectionLost(f"The WebSocket client closed: {said}")
+    return None if received.code in _IN_ORDER else ConnectionLost(f"The WebSocket client closed: {received}")
