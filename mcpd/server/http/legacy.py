@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -134,10 +133,10 @@ class LegacyEndpoint:
             await request.answer_empty(202)
             return
 
-        reply = Reply(request, session.new_stream, self._core.keep_alive)
         on_left = session.keep_busy()
+        reply = Reply(request, session.new_stream, self._core.keep_alive, on_left)
         try:
-            await self._answer(connection, reply, message, session, on_left)
+            await self._answer(connection, reply, message, session)
         finally:
             session.forget_latest()
             on_left()
@@ -145,19 +144,13 @@ class LegacyEndpoint:
                 self.sessions.touch(session)
 
     async def _answer(
-        self,
-        connection: ServerConnection,
-        reply: Reply,
-        message: Request | Parts,
-        session: HttpSession | None = None,
-        on_left: Callable[[], None] | None = None,
+        self, connection: ServerConnection, reply: Reply, message: Request | Parts, session: HttpSession | None = None
     ) -> None:
-        # Answer a request or a batch. `on_left` is called if the client leaves before the end.
         try:
             if isinstance(message, Request):
-                await self._answer_request(connection, reply, message, session, on_left)
+                await self._answer_request(connection, reply, message, session)
             else:
-                await self._answer_batch(connection, reply, message, session, on_left)
+                await self._answer_batch(connection, reply, message, session)
         finally:
             if reply.is_watched:
                 reply.stop()
@@ -184,12 +177,7 @@ class LegacyEndpoint:
             connection.closed()  # nothing follows, not even after a batch
 
     async def _answer_request(
-        self,
-        connection: ServerConnection,
-        reply: Reply,
-        message: Request,
-        session: HttpSession | None,
-        on_left: Callable[[], None] | None,
+        self, connection: ServerConnection, reply: Reply, message: Request, session: HttpSession | None
     ) -> None:
         try:
             call = connection.session.receive_request(message, reply.request.charge)
@@ -201,15 +189,13 @@ class LegacyEndpoint:
 
         own = [] if session is None else session.expect([call.id], reply)
         try:
-            answer = await connection.answer(call, partial(reply.watch_for_disconnect, on_left))
+            answer = await connection.answer(call, reply.watch_for_disconnect)
         finally:
             if session is not None:
                 session.forget(own)
 
         if call.denied is not None and reply.is_empty:
-            reply.stop()
-            await reply.request.refuse(self._core.deny(reply.request, call.denied))
-            return
+            raise Refused(self._core.deny(reply.request, call.denied))
 
         if answer is None and session is not None and session.stopped and call.id in session.stopped:
             # Spec: 2025-11-25 basic/transports, session management: 404 for a session that has ended.
@@ -226,12 +212,7 @@ class LegacyEndpoint:
         await reply.finish(answer)
 
     async def _answer_batch(
-        self,
-        connection: ServerConnection,
-        reply: Reply,
-        parts: Parts,
-        session: HttpSession | None,
-        on_left: Callable[[], None] | None,
+        self, connection: ServerConnection, reply: Reply, parts: Parts, session: HttpSession | None
     ) -> None:
         # Answer a batch with an array, or 202 if it has no request. Spec: 2025-03-26 basic/transports.
         try:
@@ -242,8 +223,7 @@ class LegacyEndpoint:
 
         denied = self._core.hiding.denied_in(parts, reply.request.origin())
         if denied is not None:
-            await reply.request.refuse(self._core.deny(reply.request, denied))
-            return
+            raise Refused(self._core.deny(reply.request, denied))
 
         if session is not None and self.sessions.nodes is not None:
             parts = await self.sessions.nodes.take_parts(session, parts)
@@ -257,7 +237,7 @@ class LegacyEndpoint:
         try:
             connection.receive_batch(parts, partial(_settle, done))
             if not done.done():
-                reply.watch_for_disconnect(on_left)
+                reply.watch_for_disconnect()
             answer = await done
         finally:
             if session is not None:

@@ -34,7 +34,7 @@ from mcpd.protocol.versions import table
 from mcpd.protocol.wire.headers import Mirror, decode_value, is_same
 from mcpd.server.http.core import Core, status_for, status_of
 from mcpd.server.http.reply import Reply
-from mcpd.server.http.request import BadRequest, HttpRequest
+from mcpd.server.http.request import BadRequest, HttpRequest, Refused
 from mcpd.server.http.resumable_streams import ResumableStream
 from mcpd.transports.authentication import at_expiry
 from mcpd.transports.guards import Refusal
@@ -240,8 +240,7 @@ class ModernEndpoint:
         except ProtocolError as error:
             status, first = self._first_fault(request, message, error, member)
             forget_frames(first)  # its traceback refers to this frame, which refers to the request
-            await request.fail(status, first, message.id)
-            return
+            raise BadRequest(status, first, message.id) from None
 
         expiry = at_expiry(request.user, connection.end_subscriptions) if is_listening else None
         if is_listening:
@@ -259,13 +258,13 @@ class ModernEndpoint:
                 expiry.cancel()
 
         if call.denied is not None and reply.is_empty:
-            await request.refuse(core.deny(request, call.denied))
-            return
+            raise Refused(core.deny(request, call.denied))
         await reply.finish(answer, status_of(answer))
 
     def _waits(self, reply: Reply, connection: ServerConnection, call: Call) -> None:
         self._core.open.add(connection)
-        reply.watch_for_disconnect(partial(connection.cancel, call))
+        reply.on_left = partial(connection.cancel, call)
+        reply.watch_for_disconnect()
 
     async def _post_other(self, request: HttpRequest, message: Notification | Response | Failure | list[Any]) -> None:
         # Handle a notification. Those of the protocol have no effect: clients cancel by leaving (S26-053).
@@ -290,7 +289,7 @@ class ModernEndpoint:
         """Refuse a GET or DELETE."""
         version = request.header(b"mcp-protocol-version")
         text = f"{version} has only POST: use subscriptions/listen to listen.\n"
-        await request.refuse(Refusal(405, text, (("Allow", "POST"),)))
+        raise Refused(Refusal(405, text, (("Allow", "POST"),)))
 
     delete = get
 

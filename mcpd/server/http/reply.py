@@ -30,12 +30,13 @@ class Reply(Struct, eq=False):
     request: HttpRequest
     _new_stream: Callable[[], ResumableStream]
     _keep_alive: KeepAlive
+    on_left: Callable[[], object] | None = None
+    """Called if the client leaves before the end."""
     stream: ResumableStream | None = None
     """The event stream, if the reply has become one."""
     _early: list[bytes] = []
     _early_bytes: int = 0
     _own: EventStreamResponse | None = None
-    _on_disconnect: Callable[[], object] | None = None
     _ending: asyncio.Future[None] | None = None
     _watcher: Departure | asyncio.Task[None] | None = None
     _is_done: bool = False
@@ -83,10 +84,9 @@ class Reply(Struct, eq=False):
 
     # -- from the request to the response ----------------------------------------------------
 
-    def watch_for_disconnect(self, on_disconnect: Callable[[], object] | None = None) -> None:
-        """Watch the client while the call runs; `on_disconnect` is called if it leaves before the end."""
+    def watch_for_disconnect(self) -> None:
+        """Watch the client while the call runs."""
         loop = asyncio.get_running_loop()
-        self._on_disconnect = on_disconnect
         self._keep_alive.add(self)
         self._watcher = on_departure(self.request, self._left)
         if self._early:
@@ -183,7 +183,7 @@ class Reply(Struct, eq=False):
         self._is_done = True
         if self._watcher is not None:
             # Otherwise the request would leave a reference cycle for the garbage collector.
-            self._on_disconnect = None
+            self.on_left = None
             self._keep_alive.discard(self)
             self._watcher.cancel()
             self._watcher = None
@@ -203,8 +203,8 @@ class Reply(Struct, eq=False):
             if self.stream is not None and not self._is_done:
                 self.stream.lost()
 
-        if self._on_disconnect is not None:
-            self._on_disconnect()
+        if self.on_left is not None:
+            self.on_left()
 
 
 class KeepAlive(Struct, eq=False):

@@ -177,7 +177,8 @@ async def test_whoever_left_gets_nothing() -> None:
     client = Client()
     gone: list[int] = []
     reply = Reply(client.request, ResumableStream, KeepAlive(0))
-    reply.watch_for_disconnect(lambda: gone.append(1))
+    reply.on_left = lambda: gone.append(1)
+    reply.watch_for_disconnect()
     client.left.set()
     await turns()
     assert gone == [1]
@@ -209,7 +210,8 @@ async def test_a_server_that_fails_to_receive_has_no_client() -> None:
     client.request.receive = receive
     gone: list[int] = []
     reply = Reply(client.request, ResumableStream, KeepAlive(0))
-    reply.watch_for_disconnect(lambda: gone.append(1))
+    reply.on_left = lambda: gone.append(1)
+    reply.watch_for_disconnect()
     await turns()
     assert gone == [1]
     reply.stop()
