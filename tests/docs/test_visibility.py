@@ -23,6 +23,6 @@ async def seen(server: Any, *scopes: str) -> list[str]:
 async def test_scopes_and_switches(page_modules: Callable[..., list[ModuleType]]) -> None:
     (page,) = page_modules("visibility", "server")
     assert await seen(page.server) == ["search", "experiment"]
-    assert await seen(page.server, "admin", "desk") == ["search", "refund", "experiment", "orders://open"]
+    assert await seen(page.server, "admin", "desk") == ["refund", "search", "experiment", "orders://open"]
     page.server.disable(tags={"orders"})
     assert await seen(page.server, "admin") == ["search", "experiment"]
