@@ -8,14 +8,19 @@ import functools
 import inspect
 from collections.abc import Callable, Iterator
 from types import ModuleType
-from typing import Any, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, NewType, TypeVar, Unpack, overload
 
 from msgspec import Struct
 
 from mcpd.server.functions.annotations import plain_function, untyped_context
 from mcpd.server.functions.dependencies import Dependency
-from mcpd.server.options import ToolOptions
 from mcpd.sources.files import Report
+
+if TYPE_CHECKING:
+    from mcpd.server.options import ToolOptions
+else:
+    # For programs that evaluate annotations: the module loads the HTTP server.
+    ToolOptions = NewType("ToolOptions", dict)
 
 F = TypeVar("F", bound=Callable[..., Any])
 
