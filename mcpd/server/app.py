@@ -26,12 +26,12 @@ from mcpd.server.registry.resources import FunctionTemplate
 if TYPE_CHECKING:
     from mcpd.server.backplane.base import Backplane
     from mcpd.server.context.exchange import Exchange
-    from mcpd.server.dispatcher.announcer import Kind
     from mcpd.server.functions.dependencies import Override
     from mcpd.server.handlers.middleware import Middleware
     from mcpd.server.http import HttpApp, HttpSettings
     from mcpd.server.http.core import Identify
     from mcpd.server.options import RunOptions, ToolOptions
+    from mcpd.server.registry.catalog import Kind
     from mcpd.server.registry.entries import Entries, Problem
     from mcpd.server.registry.options import DescribedPrompt, DescribedResource
     from mcpd.server.registry.rules import Component, VisibilityRule

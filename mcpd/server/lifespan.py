@@ -31,8 +31,6 @@ log = logging.getLogger("mcpd")
 
 _CALLS_SECONDS = 5.0
 
-Enter = Callable[[], AbstractAsyncContextManager[Any]]
-
 
 class Lifespan:
     """The lifespan of one server. `function` takes the server and returns an async context manager.
@@ -47,7 +45,7 @@ class Lifespan:
         if not callable(function):
             raise RegistrationError(f"lifespan: expected a function that gives an async context manager, not {name}")
         self.function = function
-        self._enter: Enter = partial(function, server)
+        self._enter = partial(function, server)
         self._where = f"the lifespan of server {server.name!r}"
         self._life: _Life | None = None
         self._holders: set[object] = set()

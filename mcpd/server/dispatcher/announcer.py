@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, TypeAlias
-
-Kind: TypeAlias = 'Literal["tools", "resources", "prompts"]'  # a text: `Literal[…]` would be created at each start
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from mcpd.server.backplane.base import ChangeBus
     from mcpd.server.dispatcher.connection import ServerConnection
+    from mcpd.server.registry.catalog import Kind
 
 
 class Announcer:

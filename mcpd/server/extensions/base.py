@@ -19,7 +19,6 @@ from mcpd.protocol.types.base import Meta, ObjectResult, Params, Result
 from mcpd.protocol.types.features import CallToolResult
 from mcpd.protocol.versions.table import Versions
 from mcpd.server.context.exchange import Exchange
-from mcpd.server.functions.annotations import Function
 from mcpd.server.functions.results import to_builtins
 from mcpd.server.metadata import is_meta_key
 from mcpd.server.registry.catalog import Catalog
@@ -122,22 +121,12 @@ class Extension:
         all. Clients without the extension get the error -32021 (-32601 before 2026-07-28). Raises RegistrationError if
         the method exists already, or `params` is another class.
         """
-
-        def register(function: F) -> F:
-            self._add(self.requests, name, params, function, versions)
-            return function
-
-        return register
+        return self._register(self.requests, name, params, versions)
 
     @collects
     def notification(self, name: str, params: type[Params] = Params, *, versions: Versions = None) -> Callable[[F], F]:
         """Register the function for a notification of clients. Its return value is ignored."""
-
-        def register(function: F) -> F:
-            self._add(self.notifications, name, params, function, versions)
-            return function
-
-        return register
+        return self._register(self.notifications, name, params, versions)
 
     def may_notify(self, name: str, *, versions: Versions = None) -> None:
         """Declare a notification that tools send with `ctx.notify(name, params)`."""
@@ -145,23 +134,22 @@ class Extension:
         if self.server is not None:
             self.server.announce(self)
 
-    def _add(
-        self,
-        methods: dict[str, Method],
-        name: str,
-        params: type[Params],
-        function: Function,
-        versions: Versions,
-    ) -> None:
-        where = f"extension {self.id}, method {name!r}"
-        if name in self.requests or name in self.notifications:
-            raise RegistrationError(f"{where}: is registered already")
-        given: Any = params
-        if not (isinstance(given, type) and issubclass(given, Params)):
-            raise RegistrationError(f"{where}: params must be a class derived from mcpd.Params, not {params!r}")
-        methods[name] = Method(params=params, run=function, versions=versions)
-        if self.server is not None:
-            self.server.announce(self)
+    def _register(
+        self, methods: dict[str, Method], name: str, params: type[Params], versions: Versions
+    ) -> Callable[[F], F]:
+        def register(function: F) -> F:
+            where = f"extension {self.id}, method {name!r}"
+            if name in self.requests or name in self.notifications:
+                raise RegistrationError(f"{where}: is registered already")
+            given: Any = params
+            if not (isinstance(given, type) and issubclass(given, Params)):
+                raise RegistrationError(f"{where}: params must be a class derived from mcpd.Params, not {params!r}")
+            methods[name] = Method(params=params, run=function, versions=versions)
+            if self.server is not None:
+                self.server.announce(self)
+            return function
+
+        return register
 
     # -- for the server ----------------------------------------------------------------------
 

@@ -231,7 +231,6 @@ _ROWS: dict[str, tuple[type[Params], Any]] = {
     "resources/directory/read": (ReadDirectoryParams, _read_directory),
 }
 
-# The methods of the extension.
 METHODS = {name: Method(params=params, run=run) for name, (params, run) in _ROWS.items()}
 
 
@@ -281,7 +280,7 @@ class SkillsExtension(Extension):
         """Return the handler of a method, which receives the catalog as the client may see it."""
         assert self.server is not None
         catalog = self.server.catalog
-        run: Any = method.run
+        run: Any = method.run  # it takes the catalog too
 
         async def handle(exchange: Exchange, params: Any) -> Result:
             return await run(await visible_catalog(catalog, exchange), exchange, params)  # type: ignore[no-any-return]

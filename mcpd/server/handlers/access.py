@@ -16,7 +16,7 @@ from msgspec import Struct
 from msgspec.json import Decoder
 
 from mcpd.errors import AccessDenied, InvalidParams, McpdError
-from mcpd.protocol.jsonrpc import ABSENT, MALFORMED, Request
+from mcpd.protocol.jsonrpc import ABSENT, MALFORMED, Request, read_object
 from mcpd.protocol.methods import METHODS, entries_named
 from mcpd.protocol.principal import Origin
 from mcpd.protocol.printable import printable
@@ -36,8 +36,6 @@ _OF_RESOURCES = frozenset(
     method for method, row in METHODS.items() if not row.is_open and row.capability not in ("tools", "prompts")
 )
 _NOTHING: ActiveExtensions = frozenset()
-
-_decode_arguments = Decoder(dict[str, Any] | None).decode
 
 
 class _Target(Struct, frozen=True):
@@ -235,8 +233,8 @@ def _arguments(params: Any) -> dict[str, Any]:
     if isinstance(given, dict):
         return dict(given)
     try:
-        return _decode_arguments(given) or {}
-    except MALFORMED:
+        return read_object(given, "arguments")
+    except InvalidParams:
         return {}
 
 

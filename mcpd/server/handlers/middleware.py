@@ -13,11 +13,10 @@ from inspect import iscoroutinefunction
 from typing import Any, ClassVar, Protocol, TypeAlias, TypeVar
 
 from msgspec import Raw, structs
-from msgspec.json import Decoder
 
-from mcpd.errors import InvalidParams, RegistrationError, ToolError
+from mcpd.errors import RegistrationError, ToolError
 from mcpd.protocol.budget import client_of
-from mcpd.protocol.jsonrpc import MALFORMED, explain
+from mcpd.protocol.jsonrpc import read_object
 from mcpd.protocol.methods import METHODS
 from mcpd.protocol.types.base import NO_JSON, Result
 from mcpd.server.context.context import Context
@@ -28,8 +27,6 @@ from mcpd.server.registry.content import encode_data
 from mcpd.server.registry.tools import failed
 
 _READ = "resources/read"
-
-_decode_arguments = Decoder(dict[str, Any] | None).decode
 
 
 class MiddlewareRequest:
@@ -64,10 +61,7 @@ class MiddlewareRequest:
             return {}
         if not isinstance(raw, Raw):
             return dict(raw)
-        try:
-            return _decode_arguments(raw) or {}
-        except MALFORMED as error:
-            raise InvalidParams(f"arguments: {explain(error)}") from None
+        return read_object(raw, "arguments")
 
     @arguments.setter
     def arguments(self, values: dict[str, Any]) -> None:

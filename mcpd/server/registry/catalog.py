@@ -56,24 +56,19 @@ class Catalog:
         self.on_offer: Callable[[], None] | None = None
         # One reentrant lock for all four lists, because `replace` changes them together.
         self._lock = RLock()
-        self.tools: Listing[ToolEntry] = Listing(
-            "tool", lambda items, cursor: ListToolsResult(tools=items, next_cursor=cursor), page_size, self._lock
+
+        def listing(what: str, result: type, member: str) -> Listing[Any]:
+            def make_page(items: list[Any], cursor: str | None) -> Any:
+                return result(**{member: items, "next_cursor": cursor})
+
+            return Listing(what, make_page, page_size, self._lock)
+
+        self.tools: Listing[ToolEntry] = listing("tool", ListToolsResult, "tools")
+        self.resources: Listing[ResourceEntry] = listing("resource", ListResourcesResult, "resources")
+        self.templates: Listing[TemplateEntry] = listing(
+            "resource template", ListResourceTemplatesResult, "resource_templates"
         )
-        self.resources: Listing[ResourceEntry] = Listing(
-            "resource",
-            lambda items, cursor: ListResourcesResult(resources=items, next_cursor=cursor),
-            page_size,
-            self._lock,
-        )
-        self.templates: Listing[TemplateEntry] = Listing(
-            "resource template",
-            lambda items, cursor: ListResourceTemplatesResult(resource_templates=items, next_cursor=cursor),
-            page_size,
-            self._lock,
-        )
-        self.prompts: Listing[PromptEntry] = Listing(
-            "prompt", lambda items, cursor: ListPromptsResult(prompts=items, next_cursor=cursor), page_size, self._lock
-        )
+        self.prompts: Listing[PromptEntry] = listing("prompt", ListPromptsResult, "prompts")
 
         # The completers by (name of a prompt or URI of a template, argument).
         self.completers: dict[tuple[str, str], Completer] = {}

@@ -103,13 +103,12 @@ def rank(candidates: Iterable[Any], value: str) -> Completion:
     return Completion(values=values[:MAX_VALUES], total=len(values), has_more=len(values) > MAX_VALUES)
 
 
-def choices(schema: Mapping[str, Any], name: str) -> list[str]:
+def choices(schema: Schema, name: str) -> list[str]:
     """Return the values that a schema lists for a parameter (enum, const, boolean); [] if it lists none."""
     member = schema.get("properties", {}).get(name, {})
-    definitions = schema.get("$defs", {})
     found: list[str] = []
     for node in (member, *member.get("anyOf", ())):
-        target = definitions.get(node.get("$ref", "").rpartition("/")[2], node)
+        target = follow(node, schema) or {}
         if target.get("type") == "boolean":
             found += ["true", "false"]
         found += [str(value) for value in target.get("enum", ()) if value is not None]
