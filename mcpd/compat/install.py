@@ -29,7 +29,7 @@ from os.path import commonprefix
 from types import FrameType, ModuleType
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
-from mcpd.compat.names import MODULES, Names
+from mcpd.compat.names import MISSING, MODULES, Names
 from mcpd.errors import ConfigurationError
 from mcpd.protocol.printable import printable
 
@@ -200,13 +200,13 @@ class Facade(ModuleType):
             return self.__dir__()
 
         value = self.__names.find(name)
-        if value is Names.MISSING:
+        if value is MISSING:
             if name.startswith("__"):
                 raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}", name=name, obj=self)
             if f"{self.__name__}.{name}" in known_modules():
                 return import_module(f"{self.__name__}.{name}")
             value = _name_of_neighbor(self.__name__, name)
-        if value is Names.MISSING:
+        if value is MISSING:
             return self._missing(name)
 
         setattr(self, name, value)
@@ -304,7 +304,7 @@ def _name_of_neighbor(module: str, name: str) -> Any:
     )
     values = (known_modules()[other].find(name) for other in near)
     # The search ends at the first match, since each table may load modules.
-    return next((value for value in values if value is not Names.MISSING), Names.MISSING)
+    return next((value for value in values if value is not MISSING), MISSING)
 
 
 def _missing_module(module: str) -> Names:

@@ -6,22 +6,21 @@ from collections.abc import Mapping
 from functools import cache
 from importlib import import_module
 from types import FunctionType, ModuleType
-from typing import Any, ClassVar
+from typing import Any, NamedTuple
+
+MISSING: Any = object()
+"""Returned by `Names.find` for an unknown name."""
 
 
-class Names:
+class Names(NamedTuple):
     """The names of a module of another library.
 
     `homes` maps names to the modules here that define them, as "lowlevel.server" or "lowlevel.server:OtherName".
     Other names are looked up in the modules of `others`, whose public names are all found.
     """
 
-    MISSING: ClassVar[object] = object()
-    """Returned by `find` for an unknown name."""
-
-    def __init__(self, homes: Mapping[str, str] | None = None, others: tuple[str, ...] = ()) -> None:
-        self.homes = dict(homes or {})
-        self.others = others
+    homes: Mapping[str, str] = {}
+    others: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, home: str, names: str = "") -> Names:
@@ -41,7 +40,7 @@ class Names:
         for place in self.others:
             if not name.startswith("_") and name in _public_names(place):
                 return getattr(_module(place), name)
-        return self.MISSING
+        return MISSING
 
     def all(self) -> set[str]:
         return set(self.homes).union(*map(_public_names, self.others))

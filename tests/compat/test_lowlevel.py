@@ -196,10 +196,11 @@ def test_what_is_not_there_is_named(text: str, said: str) -> None:
 
 def test_names_are_all_there() -> None:
     from mcpd.compat.install import known_modules
+    from mcpd.compat.names import MISSING
 
     for name, names in known_modules().items():
         for each in names.all():
-            assert names.find(each) is not names.MISSING, f"{name}.{each}"
+            assert names.find(each) is not MISSING, f"{name}.{each}"
 
 
 async def test_instructions_that_are_changed_once_it_serves() -> None:

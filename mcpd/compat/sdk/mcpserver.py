@@ -31,7 +31,7 @@ from mcpd.compat.errors import (
 from mcpd.compat.install import refuse, warn_of_unused
 from mcpd.compat.lowlevel.server import LifespanResultT, ReadResourceContents, Server, failed_result, resource_contents
 from mcpd.compat.lowlevel.session import SharedContext, current_exchange, current_inputs, is_input_required, running
-from mcpd.compat.sdk import components, components as resources_v1
+from mcpd.compat.sdk import components
 from mcpd.compat.sdk.functions import FuncMetadata, OutputPlan, call, context_parameter, includes, type_hints
 from mcpd.compat.sdk.server import Context as Context1, FastMCP, _check_called
 from mcpd.compat.types import features
@@ -159,7 +159,7 @@ def _leads_out(value: str) -> bool:
     return False
 
 
-class ResourceTemplate(resources_v1.ResourceTemplate):
+class ResourceTemplate(components.ResourceTemplate):
     """A template of RFC 6570, whose values are checked."""
 
     _runs_in_thread = True
@@ -187,7 +187,7 @@ class ResourceTemplate(resources_v1.ResourceTemplate):
             raise UnexpectedResourceError(f"Error creating resource from template {uri}") from error
 
 
-class ResourceManager(resources_v1.ResourceManager):
+class ResourceManager(components.ResourceManager):
     """The resources and templates of a server."""
 
     template_type = ResourceTemplate
@@ -506,7 +506,7 @@ class MCPServer(FastMCP[LifespanResultT]):
                     f"Resource {uri!r} has no URI template variables, but the handler declares a Context parameter"
                 )
             else:
-                self.add_resource(resources_v1.FunctionResource.from_function(function, uri, **options))
+                self.add_resource(components.FunctionResource.from_function(function, uri, **options))
             return function
 
         return register
