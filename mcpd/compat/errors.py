@@ -47,26 +47,11 @@ class UrlElicitationRequiredError(McpError):
     """The user must visit these pages before the request can succeed."""
 
     def __init__(self, elicitations: Sequence[ElicitRequestURLParams], message: str | None = None) -> None:
-        self._elicitations = list(elicitations)
+        self.elicitations = list(elicitations)
         if message is None:
-            message = f"URL elicitation{'s' if len(self._elicitations) > 1 else ''} required"
-        pages = [page.model_dump(by_alias=True, exclude_none=True) for page in self._elicitations]
+            message = f"URL elicitation{'s' if len(self.elicitations) > 1 else ''} required"
+        pages = [page.model_dump(by_alias=True, exclude_none=True) for page in self.elicitations]
         super().__init__(ErrorData(code=URL_ELICITATION_REQUIRED, message=message, data={"elicitations": pages}))
-
-    @property
-    def elicitations(self) -> list[ElicitRequestURLParams]:
-        return self._elicitations
-
-    @classmethod
-    def from_error(cls, error: ErrorData) -> UrlElicitationRequiredError:
-        """Return the exception for an error response. Raises ValueError if that has another code."""
-        from mcpd.compat.types.client_requests import ElicitRequestURLParams
-
-        if error.code != URL_ELICITATION_REQUIRED:
-            raise ValueError(f"Expected error code {URL_ELICITATION_REQUIRED}, got {error.code}")
-
-        pages = (error.data or {}).get("elicitations", [])
-        return cls([ElicitRequestURLParams.model_validate(page) for page in pages], error.message)
 
 
 class WireError(ProtocolError):

@@ -271,10 +271,9 @@ async def test_streams_of_ones_own_are_not_served() -> None:
 
 def test_errors_of_pages_to_visit() -> None:
     from mcp.shared.exceptions import UrlElicitationRequiredError  # type: ignore[import-not-found]
-    from mcp.types import ErrorData  # type: ignore[import-not-found]
+    from mcp.types import ElicitRequestURLParams  # type: ignore[import-not-found]
 
-    made = UrlElicitationRequiredError.from_error(ErrorData(code=-32042, message="m", data={"elicitations": [
-        {"mode": "url", "message": "a", "url": "https://example.com", "elicitationId": "e"}]}))  # fmt: skip
-    assert made.elicitations[0].elicitation_id == "e"
-    with pytest.raises(ValueError, match="Expected error code -32042, got 1"):
-        UrlElicitationRequiredError.from_error(ErrorData(code=1, message="m"))
+    page = ElicitRequestURLParams(message="a", url="https://example.com", elicitation_id="e")
+    made = UrlElicitationRequiredError([page])
+    assert (made.code, made.message) == (-32042, "URL elicitation required")
+    assert made.elicitations[0].elicitation_id == made.data["elicitations"][0]["elicitationId"] == "e"

@@ -297,8 +297,7 @@ class Prompt(Component):
         return self.convert_result(await self.render(arguments))
 
     def to_mcp_prompt(self, **changed: Any) -> features.Prompt:
-        arguments = [features.PromptArgument(**argument.model_dump()) for argument in self.arguments or ()]
-        return self._listed(features.Prompt, changed, arguments=arguments)
+        return self._listed(features.Prompt, changed, arguments=self.arguments or [])
 
 
 def _message(item: Any) -> Any:

@@ -300,7 +300,13 @@ class FastMCP(HighLevelServer, Generic[LifespanResultT]):
 
         def register(function: F) -> F:
             async def complete(request: Any) -> features.CompleteResult:
-                return await _completed(function, request.params)
+                params = request.params
+                result = await call(partial(function, params.ref, params.argument, params.context), in_thread=True)
+                if not isinstance(result, features.Completion):
+                    values = [result] if isinstance(result, str) else list(result or ())
+                    # One result has 100 values at most (2025-11-25 server/utilities/completion).
+                    result = features.Completion(values=values[:100], total=len(values), hasMore=len(values) > 100)
+                return features.CompleteResult(completion=result)
 
             self._mcp_server.request_handlers[features.CompleteRequest] = complete
             return function
@@ -612,11 +618,3 @@ def _as_responses(not_found: str, data: Any = None) -> Iterator[None]:
         raise McpError(INVALID_PARAMS, not_found, data) from error
     except FastMCPError as error:
         raise McpError(INVALID_PARAMS if isinstance(error, ValidationError) else INTERNAL_ERROR, str(error)) from error
-
-
-async def _completed(function: Any, params: Any) -> features.CompleteResult:
-    completion = await call(partial(function, params.ref, params.argument, params.context), in_thread=True)
-    if not isinstance(completion, features.Completion):
-        values = [completion] if isinstance(completion, str) else list(completion or ())
-        completion = features.Completion(values=values[:100], total=len(values), hasMore=len(values) > 100)
-    return features.CompleteResult(completion=completion)

@@ -175,8 +175,6 @@ def request_of(origin: Origin) -> Any:
     )
 
 
-S = TypeVar("S")
-
 HandlerResult: TypeAlias = Any
 CallNext: TypeAlias = Callable[[Any], Awaitable[Any]]
 
@@ -211,7 +209,7 @@ class ServerRequestContext(RequestContext[SessionT, LifespanContextT, RequestT])
         return cls
 
 
-class ServerMiddleware(Generic[S]):
+class ServerMiddleware(Generic[SessionT]):
     """`async (ctx, call_next) -> result`. For annotations."""
 
 

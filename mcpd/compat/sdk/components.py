@@ -18,6 +18,7 @@ from mcpd.compat.contents import AtAddress, HoldsBytes, HoldsFile, HoldsFolder, 
 from mcpd.compat.errors import ResourceNotFoundError, ToolError, UrlElicitationRequiredError
 from mcpd.compat.install import serves_in_threads
 from mcpd.compat.sdk.functions import FuncMetadata, call, context_parameter, function_name
+from mcpd.compat.types import features
 from mcpd.compat.types.base import Annotations, ContentBlock, Icon, Role, TextContent, Uri
 from mcpd.protocol.printable import printable
 from mcpd.server.functions.annotations import is_coroutine_function
@@ -212,14 +213,10 @@ class AssistantMessage(Message):
     role: Role = "assistant"
 
 
-class PromptArgument(BaseModel):
+class PromptArgument(features.PromptArgument):
     """An argument of a prompt."""
 
-    model_config = ConfigDict(defer_build=True)
-
-    name: str
-    description: str | None = None
-    required: bool = False
+    required: bool | None = False
 
 
 class Prompt(Component):

@@ -121,7 +121,6 @@ class FastMCP(HighLevelServer, Generic[LifespanResultT]):
     library = "the official SDK"
     _prompt_type: ClassVar[type[Prompt]] = Prompt
     _managers: ClassVar[tuple[type[Any], ...]] = (ToolManager, ResourceManager)
-    _is_metadata_served = False
 
     def __init__(
         self,
@@ -196,11 +195,11 @@ class FastMCP(HighLevelServer, Generic[LifespanResultT]):
         server.list_resource_templates()(self.list_resource_templates)
 
     def __mcpd_server__(self) -> McpdServer:
+        is_first = not self._mcp_server.is_served
         server = super().__mcpd_server__()
-        if self._token_verifier and not self._is_metadata_served:
+        if self._token_verifier and is_first:
             from mcpd.compat.auth import add_metadata
 
-            self._is_metadata_served = True
             add_metadata(server, self.settings.auth)
         return server
 
@@ -334,7 +333,7 @@ class FastMCP(HighLevelServer, Generic[LifespanResultT]):
                 name=prompt.name,
                 title=prompt.title,
                 description=prompt.description,
-                arguments=[features.PromptArgument(**argument.model_dump()) for argument in prompt.arguments or ()],
+                arguments=prompt.arguments or [],
                 icons=prompt.icons,
             )
             for prompt in self._prompt_manager.list_prompts()
