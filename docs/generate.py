@@ -10,6 +10,7 @@ from textwrap import fill
 
 import click
 
+import mcpd
 from mcpd import errors
 from mcpd.auth.settings import PROVIDERS
 from mcpd.cli.group import cli
@@ -158,11 +159,30 @@ def authorization_servers() -> str:
     return "\n".join(lines)
 
 
+def python() -> str:
+    """The public names of the package; mkdocstrings fills in their signatures when the site is built."""
+    members = [f"        - {name}" for name in mcpd.__all__ if name != "__version__"]
+    lines = [
+        "# Python API",
+        "",
+        "The public names of `mcpd`, with their signatures. Modules that are not listed here are internal.",
+        "",
+        "::: mcpd",
+        "    options:",
+        "      members:",
+        *members,
+    ]
+    for module in ("sync", "testing", "types"):
+        lines += ["", f"::: mcpd.{module}"]
+    return "\n".join([*lines, ""])
+
+
 PAGES = {
     "authorization-servers.md": authorization_servers,
     "command-line.md": command_line,
     "environment.md": environment,
     "errors.md": error_codes,
+    "python.md": python,
     "versions.md": versions,
 }
 

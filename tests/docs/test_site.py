@@ -34,7 +34,7 @@ def test_each_page_can_be_reached_from_the_index() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["authorization-servers.md", "command-line.md", "environment.md", "errors.md", "versions.md"]
+    "name", ["authorization-servers.md", "command-line.md", "environment.md", "errors.md", "python.md", "versions.md"]
 )
 def test_the_reference_is_what_the_code_says(name: str) -> None:
     # In a process of its own: other tests register options of extensions.
