@@ -67,7 +67,6 @@ class Server(ServerCore, BuiltInMethods):
 
     @overload
     def tool(self, function: F, /, **options: Unpack[ToolOptions]) -> F: ...
-
     @overload
     def tool(self, **options: Unpack[ToolOptions]) -> Callable[[F], F]: ...
 
@@ -155,7 +154,6 @@ class Server(ServerCore, BuiltInMethods):
 
     @overload
     def prompt(self, function: F, /, **options: Unpack[DescribedPrompt]) -> F: ...
-
     @overload
     def prompt(self, **options: Unpack[DescribedPrompt]) -> Callable[[F], F]: ...
 
@@ -345,7 +343,6 @@ class Server(ServerCore, BuiltInMethods):
 
     @overload
     def middleware(self, function: M, /) -> M: ...
-
     @overload
     def middleware(self, method: str, /, *methods: str) -> Callable[[M], M]: ...
 

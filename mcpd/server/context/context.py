@@ -354,7 +354,6 @@ class Context(RequestInfo):
     def elicit(
         self, message: str, form: type[T], *, key: str | None = None, timeout: float | None = 300
     ) -> Awaitable[Answer[T]]: ...
-
     @overload
     def elicit(
         self, message: str, form: Mapping[str, Any], *, key: str | None = None, timeout: float | None = 300
@@ -477,44 +476,29 @@ if TYPE_CHECKING:
         """`Context` for a plain function: nothing is awaited."""
 
         def progress(self, progress: float, total: float | None = None, message: str | None = None) -> None: ...
-
         def log(self, level: LogLevel, data: Any, logger: str | None = None) -> None: ...
-
         def debug(self, data: Any) -> None: ...
-
         def info(self, data: Any) -> None: ...
-
         def warning(self, data: Any) -> None: ...
-
         def error(self, data: Any) -> None: ...
-
         def notify(self, method: str, params: Mapping[str, Any] | Struct | None = None) -> None: ...
-
         def close_stream(self) -> None: ...
-
         def require_scopes(self, *scopes: str) -> None: ...
-
         def reauthorize(self, message: str = "") -> AccessDenied: ...
-
         def upstream_token(self) -> str: ...
-
         @property
         def state(self) -> dict[str, Any]: ...
-
         @overload
         def elicit(
             self, message: str, form: type[T], *, key: str | None = None, timeout: float | None = 300
         ) -> Answer[T]: ...
-
         @overload
         def elicit(
             self, message: str, form: Mapping[str, Any], *, key: str | None = None, timeout: float | None = 300
         ) -> Answer[dict[str, Any]]: ...
-
         def elicit(
             self, message: str, form: Any, *, key: str | None = None, timeout: float | None = 300
         ) -> Answer[Any]: ...
-
         def elicit_url(
             self,
             message: str,
@@ -524,7 +508,6 @@ if TYPE_CHECKING:
             key: str | None = None,
             timeout: float | None = 300,
         ) -> Answer[dict[str, Any]]: ...
-
         def sample(
             self,
             messages: str | list[SamplingMessage],
@@ -534,17 +517,12 @@ if TYPE_CHECKING:
             timeout: float | None = 300,
             **options: Unpack[SamplingOptions],
         ) -> CreateMessageResult: ...
-
         def list_roots(self, *, key: str | None = None, timeout: float | None = 60) -> list[Root]: ...
-
         def ask(self, timeout: float | None = 300, /, **questions: Question) -> dict[str, Any]: ...
-
         def can_ask(self, question: Question) -> bool: ...
-
         def require_url(
             self, message: str, url: str, *, elicitation_id: str | None = None, key: str | None = None
         ) -> NoReturn: ...
-
         def elicitation_complete(self, elicitation_id: str) -> None: ...
 
 else:

@@ -14,11 +14,9 @@ import contextvars
 import inspect
 import typing
 from collections.abc import (
-    AsyncGenerator,
     AsyncIterator,
     Awaitable,
     Callable,
-    Generator,
     Hashable,
     Iterator,
     Mapping,
@@ -56,23 +54,14 @@ class Dependency(Struct, frozen=True):
 
 
 @overload
-def Depends(function: Callable[..., AbstractAsyncContextManager[T]], *, use_cache: bool = True) -> T: ...
-
-
-@overload
-def Depends(function: Callable[..., AbstractContextManager[T]], *, use_cache: bool = True) -> T: ...
-
-
-@overload
-def Depends(function: Callable[..., AsyncGenerator[T, Any] | AsyncIterator[T]], *, use_cache: bool = True) -> T: ...
-
-
-@overload
-def Depends(function: Callable[..., Generator[T, Any, Any] | Iterator[T]], *, use_cache: bool = True) -> T: ...
-
-
-@overload
-def Depends(function: Callable[..., Awaitable[T]], *, use_cache: bool = True) -> T: ...
+def Depends(
+    function: Callable[
+        ...,
+        AbstractAsyncContextManager[T] | AbstractContextManager[T] | AsyncIterator[T] | Iterator[T] | Awaitable[T],
+    ],
+    *,
+    use_cache: bool = True,
+) -> T: ...
 
 
 @overload
