@@ -253,7 +253,7 @@ class Auth(Protection):
         self._locate()
 
     def _locate(self) -> None:
-        """Compute everything that depends on the URL only."""
+        # Compute everything that depends on the URL only.
         self._own_url: str | None = None
         self._metadata = self.url_of_metadata()
         self._unauthenticated = Refusal(
@@ -403,6 +403,7 @@ class Auth(Protection):
     ) -> _Answer | Coroutine[Any, Any, _Answer]:
         pending = self._pending.get(key)
         if pending is None:
+            # Anybody may send tokens that need a slow verification.
             if len(self._running) >= _MAX_AT_ONCE:
                 return self._failed(key, Unavailable("too many tokens are being verified"))
             verify = partial(self._verify, token, _request(headers))
@@ -462,6 +463,7 @@ class Auth(Protection):
         scopes = self.hierarchy.expanded(who.scopes)
         if scopes != who.scopes:
             who = who.with_scopes(scopes)
+
         missing_scope = None
         if not self._needed <= scopes:
             named = " ".join(scope for scope in self.scopes if scope not in scopes)
@@ -478,12 +480,14 @@ class Auth(Protection):
             message = f"{error.why} ({error.detail})" if error.detail else error.why
             log.info("Refused a token: %s", printable(message))
             refusal = self._refused(error)
+            # So that a client which repeats a bad token does not cause a verification each time.
             self._cache.refuse(key, refusal)
             return refusal
         if isinstance(error, Unavailable):
             log.error("A token cannot be verified now: %s", printable(error))
             text = "The server cannot verify your token now; try again later.\n"
             return Refusal(503, text, _RETRY, "temporarily_unavailable")
+
         # The message may contain the token, so only the class and the location are logged.
         where = extract_tb(error.__traceback__)[-1]
         log.error(

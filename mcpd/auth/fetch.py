@@ -298,6 +298,7 @@ async def _request(
 ) -> Response:
     """Send one request, if its URL is permitted."""
     target = _parsed_url(url, what)
+    # A proxy resolves the host itself, so the check of addresses below is only a first line of defence.
     proxy = _proxy(target, what) if proxies else None
     found = await _resolve(target, what, is_needed=proxy is None)
     if any(kind_of(address) == "loopback" for _, address in found):
@@ -336,6 +337,7 @@ async def _read(answer: aiohttp.ClientResponse, url: str, what: str, limits: Lim
         text = f"it is compressed ({printable(coding, 40)}), although it was requested uncompressed"
         raise FetchError(what, url, text, status=answer.status)
     too_large = FetchError(what, url, f"it is larger than {limits.max_bytes:,} bytes", status=answer.status)
+    # Refused by its length, before any of it is read.
     if (answer.content_length or 0) > limits.max_bytes:
         raise too_large
 
@@ -348,7 +350,7 @@ async def _read(answer: aiohttp.ClientResponse, url: str, what: str, limits: Lim
 
 
 def _parsed_url(url: str, what: str) -> URL:
-    """Parse a URL strictly, so that parsers cannot disagree about its host. Raises FetchError."""
+    # Parse a URL strictly, so that parsers cannot disagree about its host. Raises FetchError.
     if len(url) > _MAX_URL_CHARACTERS:
         text = f"the URL is longer than {_MAX_URL_CHARACTERS:,} characters"
         raise FetchError(what, url[:100] + "…", text, is_refused=True)
@@ -427,6 +429,7 @@ def _reason_of(error: Exception) -> str:
         return f"its certificate is not trusted: {printable(reason)}"
     if isinstance(error, aiohttp.ClientHttpProxyError):
         return f"the proxy refused the connection: {error.status}"
+
     if isinstance(error, aiohttp.ClientProxyConnectionError):
         return f"cannot connect to the proxy: {printable(error.os_error.strerror or type(error.os_error).__name__)}"
     if isinstance(error, aiohttp.ClientConnectorError):

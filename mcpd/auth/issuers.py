@@ -159,6 +159,7 @@ class IssuerKeys:
             return None
         if self._clock() > self._fresh_until and self._may_try():
             self._start()  # the old keys are used meanwhile
+
         fitting = [key for key in self._keys if key.fits(alg)]
         if kid is None:
             return fitting if len(fitting) == 1 else []
@@ -192,6 +193,7 @@ class IssuerKeys:
 
     def _start(self) -> None:
         if self._fetching is None:
+            # Also after a failure, so that an issuer that is down is not asked for each token.
             self._tried_at = self._clock()
             self._fetching = asyncio.ensure_future(self._fetch())
             self._fetching.add_done_callback(self._fetched)
@@ -213,6 +215,7 @@ class IssuerKeys:
             self._failure = error
             log.warning("The keys of %s cannot be fetched: %s", printable(self._issuer), printable(error))
             return
+
         self._failure = None
         self._keys = keys
         self._fresh_until = self._clock() + response.fresh_seconds(_MIN_FRESH_SECONDS, _MAX_FRESH_SECONDS)
@@ -266,12 +269,14 @@ class ClaimChecks:
 
     def verified(self, claims: Mapping[str, Any], issuer: str, default_audience: str, now: float) -> Verified:
         """Return the principal of a token with these claims. Raises InvalidToken, with the claim in its detail."""
+        # RFC 8707, RFC 9068 section 4: a token for another resource must not be accepted.
         self._check_recipient(claims, default_audience)
         expires = self._check_times(claims, now)
         subject = _text(claims, "sub")
         client = next((text for name in self._client_claims if (text := _text(claims, name))), "")
         if not subject and not client:
             raise InvalidToken("the token names neither a subject nor a client")
+
         principal = Principal(
             subject or client,
             issuer=issuer,
@@ -284,7 +289,7 @@ class ClaimChecks:
         return Verified(principal, _thumbprint(claims))
 
     def _check_recipient(self, claims: Mapping[str, Any], default_audience: str) -> None:
-        """Check that the token was made for this server. Otherwise any token of the issuer would be accepted."""
+        # Check that the token was made for this server. Otherwise any token of the issuer would be accepted.
         ours = self.audience or (frozenset() if self.expect else {default_audience})
         if ours:
             given = claims.get("aud")
@@ -474,6 +479,7 @@ class Jwt(Auth):
             raise InvalidToken(
                 "the token is signed with an algorithm that is not accepted", f"alg is {str(alg)[:50]!r}"
             )
+
         if "crit" in head or "b64" in head or "zip" in head or "enc" in head:
             raise InvalidToken("the header of the token requires an unsupported feature")
         if not isinstance(kind, str) or kind.lower().removeprefix("application/") not in self._types:

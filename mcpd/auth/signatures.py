@@ -211,6 +211,7 @@ class ProofChecker:
 
         if claims.htm != method:
             return BadProof("the proof is for another method")
+        # RFC 9449 section 4.3: compared after normalization, without query and fragment.
         if claims.htu != url and normalized(claims.htu) != url:
             return BadProof("the proof is for another URL")
         now = self._clock()  # not converted: an integer of 400 digits does not fit into a float
@@ -261,6 +262,7 @@ class ProofChecker:
         if mark in self._seen or mark in self._seen_before:
             return False
         if len(self._seen) + len(self._seen_before) < self._max_seen:
+            # Hashes of one size, so that a long `jti` cannot fill the memory.
             self._seen.add(mark)
         return True
 

@@ -65,6 +65,7 @@ class LoopThread:
                 raise LocalProtocolError("a client can be opened only once; create another one")
             self._thread, self._owner = thread, os.getpid()
         thread.start()
+        # Calls on other threads need the loop, which the new thread creates.
         running.wait()
         _running.add(self)
 
@@ -118,6 +119,7 @@ class LoopThread:
                 reports.put(progress)
 
         future = self._schedule(work(report))
+        # The end of the work wakes the loop below, also after an error.
         future.add_done_callback(lambda _: reports.put(None))
         try:
             while (progress := reports.get()) is not None:
@@ -136,6 +138,7 @@ class LoopThread:
                 problem = "the client belongs to the parent of this forked process: create another one here"
             elif self._loop is not None:
                 return asyncio.run_coroutine_threadsafe(work, self._loop)
+        # A coroutine that is never awaited causes a warning.
         work.close()
         raise LocalProtocolError(problem)
 
@@ -154,7 +157,7 @@ _running: set[LoopThread] = set()
 
 @atexit.register
 def _stop_all() -> None:
-    """Close clients that the program left open, so that servers are notified and child processes end."""
+    # Close clients that the program left open, so that servers are notified and child processes end.
     for thread in list(_running):
         thread.stop()
 

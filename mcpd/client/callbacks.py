@@ -122,7 +122,7 @@ async def answer_request(callbacks: Callbacks, method: str, params: Raw, faults:
 
 
 def _files(roots: Sequence[Root]) -> list[Root]:
-    """Spec: 2025-11-25 client/roots: "This MUST be a `file://` URI", and clients MUST validate them."""
+    # Spec: 2025-11-25 client/roots: "This MUST be a `file://` URI", and clients MUST validate them.
     from urllib.parse import unquote  # most servers never ask for roots
 
     for root in roots:
@@ -137,6 +137,7 @@ async def _elicit(callbacks: Callbacks, params: Raw) -> ElicitResult:
     form, url = callbacks.elicit_form, callbacks.elicit_url
     if form is None and url is None:
         raise MethodNotFound("This client does not offer elicitation/create")
+
     mode = _decode(_read_mode, params).mode
     if mode is None or mode == "form":
         if form is not None:
@@ -376,6 +377,7 @@ async def complete_rounds(
         if method not in SUBJECTS and table.is_known_method(method):
             raise ProtocolError(f"The server asks for input for {method}, which the protocol does not allow")
 
+        # Encoded again, because params may be a struct, a mapping or raw JSON.
         retry: dict[str, Any] = dict(_members(b"{}" if params is None else encode(params)))
         if asked.input_requests:
             if len(asked.input_requests) > limits.questions:
@@ -402,6 +404,7 @@ def read_input_required(result: Raw) -> _InputRequired | None:
         asked = _decode_input_required(result)
     except MALFORMED as error:
         raise ProtocolError(f"The server's result is invalid: {explain(error)}") from None
+
     if asked.result_type == "complete":
         return None
     if asked.result_type != "input_required":
@@ -477,6 +480,7 @@ class NotificationQueue:
         if len(self._waiting) > self._limits.waiting_messages or self._bytes > self._limits.waiting_bytes:
             self._is_full()
 
+        # Callbacks run one after the other, in the order of the notifications.
         if self._is_delivering:
             return False
         self._is_delivering = True
@@ -512,6 +516,7 @@ class NotificationQueue:
 
     async def deliver(self, took: Callable[[], None]) -> None:
         """Call the callbacks until nothing waits. `took` is called after each."""
+        # Requests that the callbacks send find this queue in their context, also in tasks that they start.
         _delivering.set(self)
         self.has_delivered = True
         try:
@@ -540,6 +545,7 @@ class NotificationQueue:
         """A request starts to wait for its response. Return whether a callback of this queue sent it."""
         if _delivering.get() is not self:
             return False
+        # While it waits, the client must read on, or the response would never arrive.
         self._asking += 1
         self._read_on()
         return True

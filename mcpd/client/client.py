@@ -277,6 +277,7 @@ class Client(ServerLink, ServerDetails, ToolCalls):
             # Spec: 2026-07-28 streamable-http, client behavior: list the tools again, then repeat the call.
             await self.list_tools(fresh=True)
             raw, _ = await self._ask("tools/call", params, on_progress, timeout)
+
         result = _read("tools/call", CallToolResult, raw)
         checks = self._checks
         if checks is not None and checks.listed and (problem := checks.problem(name, result)) is not None:
@@ -445,6 +446,7 @@ class Client(ServerLink, ServerDetails, ToolCalls):
         is_offered = announced is not None and (not feature or bool(getattr(announced, feature)))
         if is_offered or self._current_era().connection.is_lost or self._session.version is None:
             return
+
         # Versions before 2025-03-26 have no capability for completion.
         if getattr(self._session.version.shape(_EVERYTHING), capability) is not None:
             name = f"{capability}.{feature}" if feature else capability

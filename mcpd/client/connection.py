@@ -154,6 +154,7 @@ class ClientConnection:
         for request in self.session.pending:
             self._settle(request, _copy_of(self._lost))
 
+        # Callbacks are not called for a connection that the program may have replaced already.
         self._notifications.clear()
         for task in self._other_tasks():
             task.cancel()
@@ -175,8 +176,9 @@ class ClientConnection:
             self._start(self._notifications.deliver(self._callback_returned))
 
     def _end_connection(self, error: McpdError) -> None:
-        """End the connection, because the server exceeds a limit."""
+        # End the connection, because the server exceeds a limit.
         if self._lost is None:
+            # Reconnecting would only meet the same limit again.
             self.is_abandoned = True
             log.error("closing the connection to the server: %s", printable(error))
             self._lose(error)
@@ -210,6 +212,7 @@ class ClientConnection:
         session, channel = self.session, self.channel
         frames, session.outgoing = session.outgoing, []  # like `data_to_send`
         for frame, request_id, method, heading in frames:
+            # With headers, the task that waits for a request also sends it, so that cancelling closes its stream.
             if heading is None:
                 channel.send(frame, request_id, method)
             elif heading.is_request:
@@ -221,6 +224,7 @@ class ClientConnection:
             size = session.answered_bytes - self._answered_bytes
             self._answered_bytes = session.answered_bytes
             self._unread_bytes = self._unread_bytes + size if channel.is_congested else 0
+            # The channel queues responses without limit, so a server that only sends could use up the memory.
             if self._unread_bytes > self._limits.unread_bytes:
                 limit = f"{self._limits.unread_bytes} bytes wait (ClientLimits.unread_bytes)"
                 self._end_connection(ConnectionLost(f"The server does not read the responses to its requests: {limit}"))
@@ -265,6 +269,7 @@ class ClientConnection:
         limits = self._limits
         size = len(asked.params) + sum(len(request.params) for request in self._answering)
         is_much = self._answering and size > limits.waiting_bytes
+        # A server that asks without end would otherwise fill the memory with its params.
         if is_much or len(self._answering) >= limits.questions:
             text = f"This client processes at most {limits.questions} requests at a time: wait for its responses"
             self.session.refuse(asked, InvalidRequest(text))
@@ -353,7 +358,9 @@ class ClientConnection:
             raise _copy_of(self._lost)
 
         answer: asyncio.Future[Raw] = self.loop.create_future()
+        # Set before the request is sent: a memory channel may answer it at once.
         request.waiter = answer
+        # Kept with the request, because progress restarts its clock.
         request.timeout = timeout
         self.flush()
         is_nested = self._notifications.has_delivered and self._notifications.begin_request()
@@ -440,6 +447,7 @@ class ClientConnection:
     async def aclose(self) -> None:
         """Cancel waiting requests and running callbacks, and close the channel."""
         self.is_closed = True
+        # A copy: cancelling a request takes it out of the table.
         pending = list(self.session.pending)
         for request in pending:
             self._abandon(request, "the client is closing")

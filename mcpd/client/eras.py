@@ -112,6 +112,7 @@ class Subscription:
         self._interests = Interests(callbacks)
         # Requests that replace a subscription which the server had ended.
         self._again: set[Id] = set()
+        # Two changes at once would each replace the same old subscription.
         self._changing = asyncio.Lock()
         # The open requests, and what the server acknowledged for each; None if the acknowledgement is invalid.
         self._acknowledged: dict[Id, asyncio.Future[SubscriptionFilter | None]] = {}
@@ -155,7 +156,7 @@ class Subscription:
         )
 
     async def _listen_to(self, uris: frozenset[str], timeout: float | None, added: str | None = None) -> None:
-        """Open the new subscription first, then end the old one, so that no notification is missed."""
+        # Open the new subscription first, then end the old one, so that no notification is missed.
         # If the server refuses the new one, or leaves out `added`, the old one stays open. Raises RemoteError,
         # RequestTimeout, ConnectionLost, ProtocolError.
         wanted, task = self._filter(uris), None
@@ -175,6 +176,7 @@ class Subscription:
                 await _stop(task)
                 raise
 
+        # Only now, because an error above must leave everything as it was.
         old, self._task, self._uris = self._task, task, uris
         if old is not None:
             await _stop(old)
@@ -199,6 +201,7 @@ class Subscription:
     ) -> None:
         """Keep a subscription open. If the server ends it, open it again while the connection lives."""
         connection, params = self._connection, ListenParams(notifications=wanted)
+        # Reset below as soon as a subscription lasts.
         pause = AGAIN_SECONDS
         while True:
             request = connection.session.request("subscriptions/listen", params)
@@ -314,7 +317,9 @@ async def agree(
         # A modern server that started more slowly than the probe waits has read the probe by now, and refuses this.
         if error.code != UnsupportedVersion.code or wanted is not None or probe_seconds is None:
             raise
+        # Without `probe_seconds` the second probe waits as long as any request, so this happens once.
         return await agree(connection, callbacks, wanted=None, timeout=timeout, probe_seconds=None)
+
     _check(session.accept_initialize(result), wanted)
     connection.flush()
     return LegacyEra(connection)
@@ -445,6 +450,7 @@ def remember_era(target: CommandTarget | UrlTarget | None, *, supports_discover:
     if target is None:
         return
     key = _key(target)
+    # Removed first, so that the dict stays in the order of use.
     _legacy.pop(key, None)
     if not supports_discover:
         _legacy[key] = None

@@ -243,6 +243,7 @@ class GroupMember:
                 await self._close(client)
 
             self._report()
+            # The exponent is limited, because a server may be away for days.
             failures = 1 if loop.time() - began > _LIVED_SECONDS else min(failures + 1, 20)
             most = min(FIRST_RETRY_SECONDS * 2 ** (failures - 1), LONGEST_RETRY_SECONDS)
             await asyncio.sleep(uniform(most / 2, most))  # random, because many servers may be lost at once
@@ -262,6 +263,7 @@ class GroupMember:
             self._report()
 
     async def _close(self, client: Client) -> None:
+        # The loss of a connection that is being closed is no news.
         client.on_lost = None
         try:
             await client.aclose()
@@ -389,6 +391,7 @@ class GroupLists:
         return None
 
     def _missing(self, kind: str, name: str) -> tuple[GroupMember, str]:
+        # The entry may belong to a server that is not connected now.
         gone = [member.name for member in self._members.values() if member.client is None]
         if not self._has_prefixes and gone:
             raise ConnectionLost(f"no connected server has a {kind} {name!r}; unavailable: {', '.join(gone)}")
@@ -488,6 +491,7 @@ class ClientGroup(ToolCalls):
             self._members[self._names[name]] = GroupMember(
                 self._names[name], prefix, self._client_factory(name, target, prefix), self._on_change
             )
+
         try:
             for member in self._members.values():
                 member.start()
@@ -506,6 +510,7 @@ class ClientGroup(ToolCalls):
         self._is_open = False
         if self._timer is not None:
             self._timer.cancel()
+        # A callback that closes the group must not cancel itself.
         others = [task for task in self._notifying if task is not asyncio.current_task()]
         for task in others:
             task.cancel()
@@ -556,6 +561,7 @@ class ClientGroup(ToolCalls):
         self._is_there[member.name] = error is None
         if error is not None:
             log.warning("the server %s is unavailable; trying again: %s", printable(member.name), printable(error))
+
         if self._on_server is not None:
             try:
                 self._on_server(member.name, error)

@@ -187,6 +187,7 @@ class ServerLink:
 
     async def aclose(self) -> None:
         """Close the connection. Waiting requests raise ConnectionLost. Safe to call twice."""
+        # Set first: tasks that reconnect must not open a connection after this.
         self._is_closed = True
         for task in self._tasks:
             if task.get_name() == _LISTENING:
@@ -208,6 +209,7 @@ class ServerLink:
         """
         target = self._target = resolve(self._target)
         key = target if isinstance(target, (CommandTarget, UrlTarget)) else None
+        # Spec: 2026-07-28 basic/versioning: clients may cache the era of a server instead of probing it again.
         skips = self._version is None and (self._is_old or is_known_legacy(key))
         try:
             await self._connect_once(target, skips_probe=skips)
@@ -232,6 +234,7 @@ class ServerLink:
     async def _connect_once(
         self, target: InProcess | StartableChannel | CommandTarget | UrlTarget, *, skips_probe: bool
     ) -> None:
+        # The first connection uses the session that properties of the client read already.
         session = self._session
         if self._open is not None:
             session = ClientSession(self._info, self._capabilities, self._faults)
@@ -250,6 +253,7 @@ class ServerLink:
             raise ConnectionLost("the client is closed")
         self._open = connection
         self._create_cache(connection)
+        # Set before the channel starts, because the connection may end at once.
         connection.on_lost = lambda error: self._lost(connection, error)
         if session.headings is not None and self._session.headings is not None:
             session.headings.inherit(self._session.headings)
@@ -272,7 +276,7 @@ class ServerLink:
         self._opened_at = connection.loop.time()
 
     def _create_cache(self, connection: ClientConnection) -> None:
-        """Replace the cache, because the server of a new connection may have changed."""
+        # Replace the cache, because the server of a new connection may have changed.
         if self._caches:
             is_one_caller = (self._http is None or not callable(self._http.headers)) and not callable(self._auth)
             self._cache = ResultCache(
@@ -292,7 +296,7 @@ class ServerLink:
         return granted
 
     def _forget_private(self) -> None:
-        """Discard private cached results, because the user may be another one."""
+        # Discard private cached results, because the user may be another one.
         if self._cache is not None:
             self._cache.forget_private()
 
@@ -327,9 +331,11 @@ class ServerLink:
             return  # closed by this client, or replaced
         if self.on_lost is not None:
             self.on_lost(error)
+
         if self._era is None or connection is not self._era.connection:
             return  # negotiation failed, and raises the error
         lived = connection.loop.time() - self._opened_at
+        # A server that crashes soon after each start must not be started again in a loop.
         self._failures = 0 if lived > LIVED_SECONDS else self._failures + 1
         if self._may_reconnect and self._interests.is_listening:
             self._start(self._reconnect_to_listen(), _LISTENING)
@@ -382,6 +388,7 @@ class ServerLink:
                         request = connection.begin(method, params, on_progress)
                     return await connection.answer(request, seconds)
                 except ConnectionLost as error:
+                    # The server may have executed the request, so only requests that change nothing are repeated.
                     if not self._may_repeat(method, params, error):
                         raise
                     if isinstance(error, CannotConnect):
@@ -407,6 +414,7 @@ class ServerLink:
     async def _send_again(self, method: str, params: Any, seconds: float | None, on_progress: OnProgress | None) -> Raw:
         for number in range(TRIES):
             try:
+                # The time limit of the request also applies to reconnecting.
                 async with asyncio.timeout(seconds):
                     era = await self._ensure_connected()
             except TimeoutError:

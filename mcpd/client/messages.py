@@ -106,7 +106,7 @@ def read_initialize(result: Raw) -> Agreement:
 
 
 def _with_offers(result: Raw) -> Raw:
-    """Replace capabilities that are null by empty objects, because servers use null for capabilities that they have."""
+    # Replace capabilities that are null by empty objects, because servers use null for capabilities that they have.
     if b"null" not in bytes(result):
         return result
     members = _read_any(result)

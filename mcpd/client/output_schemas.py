@@ -107,6 +107,7 @@ def cost_of(schema: Mapping[str, Any]) -> int:
     Raises ValueError for a schema that could take forever: too many parts, a part that refers to itself in more than
     one way (the work would double with each level of a value), or references that cannot be resolved statically.
     """
+    # Schemas come from the server, which may be hostile: each reference is followed only once.
     parts, sizes = _parts(schema)
 
     weights: dict[str, int] = {}

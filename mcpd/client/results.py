@@ -191,6 +191,7 @@ async def read_list(
     for _ in range(limits.list_pages):
         raw = await request(None if cursor is None else {"cursor": cursor})
         size += len(raw)
+        # Checked for each page, before it is parsed.
         if size > limits.list_bytes:
             raise _too_large(method, f"{limits.list_bytes} bytes", "list_bytes")
         asked, before = cursor, entries
@@ -217,6 +218,7 @@ async def read_list(
                 text = "%s: %d invalid entries of %d are left out; the first error: %s"
                 faults.log(logging.WARNING, text, printable(method), bad, bad + len(found), printable(why))
             return found
+        # Spec: 2025-11-25 server/utilities/pagination: cursors are opaque, so only equality says that a page repeats.
         if cursor in seen:
             raise ProtocolError(f"{method}: the server repeats a page, so the list would never end")
         seen.add(cursor)
@@ -285,6 +287,7 @@ class ResultCache:
         self._keeps_private = keeps_private
         self._entries: OrderedDict[tuple[str, str], _Entry] = OrderedDict()
         self._size = 0
+        # Counted, so that a result that was requested before a change is not kept after it.
         self._changes = 0
 
     async def get(
@@ -300,6 +303,7 @@ class ResultCache:
             return kept.result
 
         self._drop(key)
+        # A notification may arrive while the result is on its way.
         changes = self._changes
         result, is_plain = await ask()
         if is_plain and changes == self._changes:
@@ -344,11 +348,13 @@ class ResultCache:
         size = len(result) + len(key[1]) + _OVERHEAD
         if hint.result_type != "complete" or not 0 < hint.ttl_ms <= _MOST_MS or size > self._most:
             return
+
         is_private = hint.cache_scope != "public"
         if is_private and not self._keeps_private:
             return
         self._entries[key] = _Entry(result, self._time() + hint.ttl_ms / 1000, size, is_private)
         self._size += size
+        # The oldest entries come first, because each use moves an entry to the end.
         while self._size > self._most:
             self._drop(next(iter(self._entries)))
 

@@ -276,6 +276,7 @@ class ClientSession:
         self, method: str, members: Any, envelope: Envelope | None = None, wants_progress: bool = False
     ) -> ClientRequest:
         request = ClientRequest(method, wants_progress=wants_progress)
+        # Added first, because the id is part of the frame; taken out again if the frame cannot be made.
         request_id, headings = self.pending.add(request), self.headings
         try:
             if trace_context.is_traced:
@@ -358,6 +359,7 @@ class ClientSession:
             text = "the server sent the request %s, which %s does not allow; it is ignored"
             self.faults.log(logging.WARNING, text, printable(method or "(unreadable)"), printable(self.version.name))
             return
+        # Encoded before it is counted: a result of the program may not be JSON.
         frame = encode(answer)
         self.answered_bytes += len(frame)
         self._send_other(frame, request_id, method)
@@ -375,6 +377,7 @@ class ClientSession:
             self._take_other(frame)
             return None
 
+        # The check of UTF-8 is only needed for other frames, and most frames are ASCII.
         if frame.isascii():
             request = self.pending.by_id.pop(found.id, None) or self.pending.take(found.id)
             return None if request is None else (request, found.result)
@@ -382,6 +385,7 @@ class ClientSession:
         return None
 
     def _take_other(self, frame: bytes) -> None:
+        # RFC 8259 8.1: parsers may ignore a byte order mark instead of treating it as an error.
         frame = frame.removeprefix(_MARK)
         try:
             message = decode(frame)
@@ -407,6 +411,7 @@ class ClientSession:
             if error.request_id is not None:
                 self._send_error(error, error.request_id)
             return
+        # The head of the message names the request if it could be read; otherwise any of them may have been answered.
         for request in self.pending.take_unread(error.request_id):
             self._events.append(ResponseReceived(request, error))
 
@@ -447,6 +452,7 @@ class ClientSession:
         if message.method == "ping":
             # Both sides may send pings, even during the handshake.
             self._send_answer(Result(message.id, {}), message.id, message.method)
+        # Two requests with one id could not be told apart when the server cancels one of them.
         elif message.id in self.in_flight:
             self._send_error(InvalidRequest(ID_IN_USE), message.id, message.method)
         elif version is None or message.method not in version.server_requests:

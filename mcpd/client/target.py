@@ -45,6 +45,7 @@ async def connect(
     if isinstance(found, InProcess):
         channel: StartableChannel = found.connect_memory()
         return channel
+
     if isinstance(found, CommandTarget):
         return await open_process(
             found.command,
@@ -124,6 +125,7 @@ async def _connect_websocket(
         except RefusedHandshake as error:
             if request is None:
                 raise
+            # A refusal may bring a nonce, which the next handshake needs.
             request.on_response(error.headers)
             if error.status not in (401, 403) or not await request.refused(error.status, error.challenges):
                 raise

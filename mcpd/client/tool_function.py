@@ -171,6 +171,7 @@ class _Plan:
             description = part.get("description") if isinstance(part, Mapping) else None
             if isinstance(description, str) and description.strip():
                 lines.append(f"    {name}: {' '.join(description.split())}")
+
         if lines and not re.search(r"^\s*(Args|Arguments|Parameters):", text, re.MULTILINE):
             text = "\n".join([*([text, ""] if text else []), "Args:", *lines])
         return text or None
@@ -258,6 +259,7 @@ class SchemaTypes:
 
     def of(self, schema: Any, name: str, depth: int = 0) -> Any:
         """Return the type of a schema. Never raises: an invalid schema is Any."""
+        # Counted over the whole schema: `allOf` and `anyOf` may multiply.
         self._left -= 1
         if not isinstance(schema, Mapping) or self._left < 0 or depth > _DEEPEST:
             return Any
@@ -316,6 +318,7 @@ class SchemaTypes:
 
     def _referred(self, reference: str, name: str, depth: int) -> Any:
         """Return the type of a reference. A reference to a schema that contains it is a plain object."""
+        # A schema that contains itself would never end.
         if reference in self._open:
             found = target_of(reference, self._root)
             is_object = isinstance(found, Mapping) and (found.get("type") == "object" or "properties" in found)

@@ -110,6 +110,7 @@ def why_not(uri: str) -> str:
         return "a redirect URI must be a URL of up to 1,024 characters without wildcards"
     if "#" in uri:
         return "a redirect URI must not have a fragment"
+
     if not _https(uri) and not _loopback(uri):
         return "a redirect URI must be https, or http on 127.0.0.1, [::1] or localhost"
     try:
@@ -203,10 +204,12 @@ class ClientDocuments:
     async def get(self, id: str) -> Client:
         """Return the client with this URL as its ID. Raises OAuthError."""
         kept = self._cache.get(id)
+        # Failures are kept, too, but only for some seconds.
         if kept is not None and kept[1] > self._clock():
             if isinstance(kept[0], OAuthError):
                 raise OAuthError(kept[0].error, kept[0].text)
             return kept[0]
+
         task = self._pending.get(id)
         if task is None:
             if len(self._pending) >= MAX_AT_ONCE:

@@ -189,6 +189,7 @@ class Transactions:
     def new_browser(self) -> tuple[str, tuple[str, str]]:
         """Return a new browser ID and the header that sets its cookie. The prefix `__Host-` requires https."""
         id = secrets.token_urlsafe(24)
+        # Signed, so that nobody can choose the cookie of another browser.
         value = f"{id}.{self._keys.mac('browser', id)}"
         name, secure = (_COOKIE, "; Secure") if self._is_secure() else (_PLAIN_COOKIE, "")
         return id, ("Set-Cookie", f"{name}={value}; Path=/; Max-Age=86400; HttpOnly; SameSite=Lax{secure}")
@@ -234,6 +235,7 @@ class Transactions:
     def start_provider(self, transaction: Transaction, provider: str) -> None:
         """Record that the user goes to a provider, with a new state."""
         self._by_state.pop(transaction.provider_state, None)
+        # The user of an earlier sign-in must not be used if this one fails.
         transaction.provider, transaction.user = provider, None
         transaction.provider_state = secrets.token_urlsafe(24)
         transaction.nonce, transaction.verifier = secrets.token_urlsafe(24), secrets.token_urlsafe(48)
@@ -460,6 +462,7 @@ def _listed(id: str, settings: Settings) -> Client:
     for uri in listed.redirect_uris:
         if wrong := why_not(uri):
             raise ConfigurationError(f"[clients.{id}]: {uri}: {wrong}")
+
     secret = secret_in(listed.secret_file, f"[clients.{id}]")
     return Client(
         id=id,

@@ -284,7 +284,7 @@ def _by_secret(client: Client, method: str, secret: str) -> Client:
 
 
 async def _by_assertion(core: Core, fields: dict[str, str]) -> Client:
-    """Authenticate a client by a JWT that it has signed for this server, recently and only once. Raises OAuthError."""
+    # Authenticate a client by a JWT that it has signed for this server, recently and only once. Raises OAuthError.
     assertion = fields["client_assertion"]
     if fields.get("client_assertion_type") != _ASSERTION or len(assertion) > _MAX_ASSERTION_CHARACTERS:
         raise OAuthError("invalid_request", "client_assertion is not a JWT of the accepted type")
@@ -382,6 +382,7 @@ class TokenEndpoint:
             # Somebody else also has the code, and it is unknown which of them is the client.
             await core.end(found.grant)
             raise _invalid("the code was used before; its tokens are revoked")
+        # OAuth 2.1 section 4.1.2: codes must be short-lived.
         if found.expires <= core.clock():
             raise _invalid("the code has expired")
 
@@ -390,6 +391,7 @@ class TokenEndpoint:
         if fields.get("redirect_uri", found.redirect_uri) != found.redirect_uri:
             raise _invalid("redirect_uri differs from the one in the authorization request")
 
+        # RFC 7636 section 4.6.
         challenge = b64(sha256(verifier.encode()).digest())
         if not compare_digest(challenge.encode(), found.challenge.encode()):
             raise _invalid("code_verifier does not match the challenge")
@@ -412,6 +414,7 @@ class TokenEndpoint:
         grant = await core.store.refresh(token)
         if grant is None or grant.is_revoked or grant.client != client.id:
             raise _invalid("the refresh token is unknown")
+        # OAuth 2.1 section 4.3.1: refresh tokens expire when they are not used.
         if grant.used + core.settings.idle_seconds < core.clock():
             raise _invalid("the refresh token has expired because it was not used")
         if grant.key and key != grant.key:
@@ -460,6 +463,7 @@ class TokenEndpoint:
         }
         if grant.user.email:
             claims["email"] = grant.user.email
+
         if key:
             claims["cnf"] = {"jkt": key}
         fields = {

@@ -108,6 +108,7 @@ class AuthorizationServer:
         }
         if core.settings.registration == "open":
             document["registration_endpoint"] = f"{issuer}/oauth/register"
+
         if self._has_proofs:
             document["dpop_signing_alg_values_supported"] = list(ALGORITHMS)
         return document
@@ -242,6 +243,7 @@ class LoginServer(Auth):
             return ""
         if isinstance(request.headers, RequestHeaders) and b"dpop" in request.headers.repeated:
             proofs = ""
+
         assert self._proofs is not None
         url = normalized(f"{self.server.core.issuer}/oauth/token") or ""
         found = self._proofs.check(proofs, method="POST", url=url)
@@ -265,7 +267,7 @@ class LoginServer(Auth):
         return replace(verified, principal=who.with_upstream(upstream))
 
     async def _upstream(self, grant: str) -> str:
-        """See `Context.upstream_token`. Raises AccessDenied if the user must log in again."""
+        # See `Context.upstream_token`. Raises AccessDenied if the user must log in again.
         try:
             return await self.server.core.upstream_token(grant)
         except OAuthError as error:

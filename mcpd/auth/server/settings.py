@@ -75,6 +75,7 @@ class Users:
             self._waiting -= 1
 
     def _check(self, name: str, password: str) -> FileUser | None:
+        # Read for each sign-in, so that a removed user is out at once.
         user = read_users(self._path).get(name)
         is_right = matches(user.password if user is not None else self._nobody, password)
         return user if is_right else None

@@ -343,6 +343,7 @@ def _open(path: str) -> sqlite3.Connection:
         os.close(descriptor)
         if mode & 0o077:
             raise OSError(f"others can read it, and it holds keys; run: chmod 600 {path}")
+
     db = sqlite3.connect(path or ":memory:", timeout=10)
     try:
         db.execute("PRAGMA journal_mode = WAL")

@@ -147,6 +147,7 @@ class Upstream:
             )
         except FetchError as error:
             raise self._failed(str(error)) from None
+
         if found.get("issuer") != issuer:
             raise self._failed("its metadata names an issuer other than the settings")
         for name in ("authorization_endpoint", "token_endpoint", "jwks_uri"):
@@ -246,6 +247,7 @@ class GitHub(Upstream):
             )
         except (FetchError, ValueError) as error:
             raise self._failed(str(error)) from None
+
         if response.status != 200 or not isinstance(user.get("id"), int) or not isinstance(user.get("login"), str):
             raise self._failed(f"its API answers {response.status} without a user")
         return {"sub": str(user["id"]), "name": user["login"], **_primary(listed)}

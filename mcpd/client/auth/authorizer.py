@@ -162,6 +162,7 @@ class Authorizer:
             if found is not None and found.access_token != stale.access_token and time.time() < _due(found):
                 self.login = found  # another process was there first
                 return
+            # A refreshed token would undo the logout.
             if found is None and not self.is_machine:
                 self.login = None  # logged out by another process
                 return
@@ -209,6 +210,7 @@ class Authorizer:
         async with lock:
             if self.login is not None and self.login is not stale and status == 401:
                 return
+            # Others would otherwise ask the user again for a login that was just refused.
             if self._failed is not None and self._failed[0] > began:
                 raise self._failed[1]  # the login that this call waited for has failed
             stored = self._read() if not self.is_machine and not self._is_fresh else None
@@ -252,6 +254,7 @@ class Authorizer:
 
         self._store.change(keep)
         self._saw_metadata = self._saw_metadata or found.login.saw_metadata
+        # From now on the stored login is the new one.
         self._is_fresh = False
         return found.login
 
@@ -318,12 +321,14 @@ class _Request:
                 self._nonces += 1
                 return True
             return await self._unauthorized(challenge)
+
         if status == 403 and challenge is not None and challenge.params.get("error") == "insufficient_scope":
             return await self._step_up(challenge)
         return False
 
     async def _unauthorized(self, challenge: Challenge | None) -> bool:
         authorizer, sent = self._authorizer, self._sent
+        # Another request has logged in meanwhile: try its token first.
         if sent is not None and authorizer.login not in (None, sent) and self._switches < _SWITCHES:
             self._switches += 1
             return True
@@ -331,6 +336,7 @@ class _Request:
             self._has_refreshed = True
             if await authorizer.renew(sent):
                 return True
+
         if self._logins or self._switches >= _SWITCHES:
             # Spec: AUTH-212: if a token that was just issued is refused, another one will be refused, too.
             params = {} if challenge is None else challenge.params
@@ -353,6 +359,7 @@ class _Request:
         if now is not None and now is not sent and set(scopes) <= set(now.granted) and self._switches < _SWITCHES:
             self._switches += 1
             return True
+
         if authorizer.is_machine:
             raise AuthorizationFailed(
                 f"{shown(authorizer.url)} requires the scopes {printable(' '.join(scopes), 300)}, which this program's "
@@ -398,6 +405,7 @@ def authorization(target: UrlTarget, auth: Auth | None, http: HttpOptions | None
         auth = SuppliedToken(token=auth)
     if isinstance(auth, SuppliedToken):
         return SuppliedTokens(target.url, auth)
+
     if isinstance(auth, PreparedAuthorization):
         return auth.authorization
     if isinstance(auth, (OAuth, MachineGrant)):

@@ -177,6 +177,7 @@ def check_endpoint(name: str, url: str, server: str) -> None:
         is_fine = parts.scheme == "https" or (
             parts.scheme == "http" and is_loopback_url(url) and is_loopback_url(server)
         )
+
     if not is_fine or not url.isascii() or not url.isprintable() or " " in url:
         raise AuthorizationFailed(
             f"the {name} {shown(url)} is not an https URL; report this to the operator of the authorization server"
@@ -280,6 +281,7 @@ def _resource(url: str, named: str | None, places: list[Lookup]) -> Steps[Resour
         except FetchError as error:
             places.append(Lookup(what, place, error.reason))
             raise AuthorizationFailed(f"{error}; it is required to log in to {shown(url)}") from None
+        # Only 404 means that the document does not exist; any other failure must not select a fallback.
         if answer.status == 404:
             places.append(Lookup(what, place, "404"))
             continue

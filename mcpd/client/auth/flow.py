@@ -109,6 +109,7 @@ def begin(
             f"{name} {problem} (code_challenge_methods_supported); if it supports PKCE nevertheless, use "
             "mcpd login --assume-pkce or OAuth(assume_pkce=True)"
         )
+
     return AuthorizationRequest(
         issuer=server.issuer,
         state=token_urlsafe(16),
@@ -136,6 +137,7 @@ def authorization_url(server: ServerMetadata, attempt: AuthorizationRequest, mcp
     }
     if attempt.resource is not None:
         query["resource"] = attempt.resource
+
     if attempt.scopes:
         query["scope"] = " ".join(attempt.scopes)
         if "offline_access" in attempt.scopes:
@@ -163,6 +165,7 @@ def read_callback(server: ServerMetadata, attempt: AuthorizationRequest, url: st
         raise AuthorizationFailed(
             f"the response does not contain iss, which {printable(attempt.issuer, 200)} announces: refused"
         )
+
     is_same = issuer == attempt.issuer
     if issuer is not None and attempt.allows_slash:
         is_same = issuer.removesuffix("/") == attempt.issuer.removesuffix("/")
@@ -209,6 +212,7 @@ def register(
             f"{printable(server.issuer, 200)} has no dynamic registration: create a client id there, and use it with "
             "mcpd login --client-id ID or OAuth(client_id=…)"
         )
+
     methods = server.auth_methods or ("client_secret_basic",)
     preferred = [method for method in _METHODS if method in methods] or ["none"]
     body: dict[str, object] = {
@@ -252,6 +256,7 @@ def _read(document: dict[str, object], server: ServerMetadata, redirect_uri: str
     secret = secret if isinstance(secret, str) and secret else None
     if not isinstance(method, str):
         method = asked if secret is None or asked != "none" else choose_method(server.auth_methods, secret)
+
     if method not in ("none", "client_secret_basic", "client_secret_post"):
         raise AuthorizationFailed(
             f"{printable(server.issuer, 200)} requires the unsupported authentication method {printable(method, 60)}"
@@ -315,6 +320,7 @@ def login(
     prover = prover_for(settings.dpop, challenge, found)
 
     known = known_client(settings, server)
+    # A registration belongs to one issuer, and no other issuer receives its secret.
     stored = records.registration(server.issuer) if known is None else None
     try:
         client = yield from _client(settings, server, known, stored)
@@ -380,6 +386,7 @@ def _client(
             # The registered port is in use. Register another one.
             stored = None
             redirect = yield ListenForRedirect(None)
+
     assert isinstance(redirect, str)
     if known is not None:
         return _Client(known, redirect)
@@ -402,6 +409,7 @@ def _tokens(
     server = found.server
     attempt = begin(settings, server, client.client.client_id, client.redirect_uri, found.resource, scopes)
     returned: str = yield OpenBrowser(authorization_url(server, attempt, url))
+    # The code is only used after state and issuer have been verified.
     code = read_callback(server, attempt, returned)
     fields = {
         "grant_type": "authorization_code",
@@ -416,7 +424,7 @@ def _tokens(
 def _by_device(
     url: str, found: Discovery, client: ClientId, scopes: tuple[str, ...] | None, prover: Prover | None
 ) -> Steps[Tokens]:
-    """Show the user a code, and ask the server every few seconds whether it was typed (RFC 8628)."""
+    # Show the user a code, and ask the server every few seconds whether it was typed (RFC 8628).
     server = found.server
     if server.device_endpoint is None:
         raise AuthorizationFailed(
@@ -440,6 +448,7 @@ def _by_device(
     whole = document.get("verification_uri_complete")
     if isinstance(whole, str):
         check_endpoint("page for the code", whole, url)
+
     polled = {"grant_type": _DEVICE_GRANT, "device_code": code, "resource": found.resource}
     is_first = True
     while left > 0:
@@ -450,6 +459,7 @@ def _by_device(
             return (yield from request_tokens(server.token_endpoint, polled, client, prover))
         except Refusal as error:
             if error.code == "slow_down":
+                # RFC 8628 3.5: by five seconds, for all further requests.
                 pause += 5
             elif error.code != "authorization_pending":
                 raise

@@ -49,6 +49,7 @@ def obtain(url: str, settings: MachineGrant, challenge: Challenge | None, source
             f"the credentials are for {printable(settings.issuer, 200)}, but the server names "
             f"{printable(issuer, 200)}: they are not sent there"
         )
+
     metadata = found.metadata
     supported = metadata.scopes_supported if metadata is not None else None
     challenged = challenge.scopes if challenge is not None else ()
@@ -72,6 +73,7 @@ def _granted(
     client: ClientId | None = None
     if isinstance(settings, (ClientCredentials, EnterpriseManaged)):
         client = ClientId.at(server, settings.client_id, settings.client_secret)
+
     if isinstance(settings, ClientCredentials):
         fields["grant_type"] = "client_credentials"
     elif isinstance(settings, PrivateKeyJwt):
@@ -102,7 +104,7 @@ def _assertion(settings: PrivateKeyJwt, found: Discovery) -> str:
 
 
 def _exchanged(settings: EnterpriseManaged, found: Discovery, scope: str | None, identity: str, url: str) -> Steps[str]:
-    """Exchange the identity token for an ID-JAG, at the company's sign-in only (RFC 8693 2)."""
+    # Exchange the identity token for an ID-JAG, at the company's sign-in only (RFC 8693 2).
     endpoint, what = settings.idp_token_endpoint, "token endpoint of the sign-in"
     check_endpoint(what, endpoint, url)
     fields = {
@@ -119,6 +121,7 @@ def _exchanged(settings: EnterpriseManaged, found: Discovery, scope: str | None,
     response = yield from send_form(endpoint, what, fields)
     if response.status != 200:
         raise refusal_of(response, endpoint, what)
+
     document = response.members()
     token = document.get("access_token")
     if document.get("issued_token_type") != _ID_JAG or not isinstance(token, str) or not 0 < len(token) <= _LONGEST:

@@ -91,6 +91,7 @@ def forget_all(settings: OAuth) -> bool:
     path = getattr(store, "path", None)
     if path is None:
         return False
+
     try:
         path.unlink()
     except FileNotFoundError:

@@ -110,6 +110,7 @@ class Loopback:
             raise ConfigurationError(
                 f"redirect {redirect}: use http://127.0.0.1:PORT/callback; any other URL requires wait_callback"
             )
+
         self._host, self._port, self._path = parts.hostname or "", parts.port or 0, parts.path or "/"
         self._servers: list[asyncio.Server] = []
         self._result: asyncio.Future[str] | None = None
@@ -124,6 +125,7 @@ class Loopback:
 
     async def start(self) -> bool:
         """Start listening. Return whether the port was free."""
+        # Browsers resolve localhost to either address, and another program must not receive the redirect on the other.
         hosts = ["127.0.0.1", "::1"] if self._host == "localhost" else [self._host]
         for host in hosts:
             try:
@@ -186,6 +188,7 @@ class Loopback:
         path, _, query = target.partition("?")
         if method != "GET" or path != self._path or len(hosts) != 1 or hosts[0] not in ours:
             return False
+
         result = self._result
         if result is None or result.done() or not self._state:
             return False
@@ -283,6 +286,7 @@ class UserInteraction(Struct, kw_only=True):
         parts, wish = urlsplit(self.redirect), urlsplit(wanted or "")
         if wanted is not None and (wish.hostname, wish.path) != (parts.hostname, parts.path):
             return None
+
         if wanted is not None and parts.port not in (None, 0, wish.port):
             return None
         listener = Loopback(wanted or self.redirect)
@@ -352,6 +356,7 @@ async def run(steps: Steps[T], network: Network, person: UserInteraction | None 
             try:
                 found: Any = await _do(step, network, person)
             except FetchError as error:
+                # The flow decides whether another URL may be tried.
                 step = steps.throw(error)
                 continue
             step = steps.send(found)

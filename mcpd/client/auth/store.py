@@ -207,6 +207,7 @@ class FileStore:
             if version <= VERSION:
                 self._set_aside()
                 return LoginRecords()
+
         if version > VERSION:
             raise ConfigurationError(
                 f"{self.path} was written by a newer mcpd (version {version}): update mcpd, or use another file"
@@ -222,6 +223,8 @@ class FileStore:
             raise ConfigurationError(f"{self.path} is not a regular file: remove it and log in again")
         if os.name != "posix":
             return
+
+        # Another user could have put tokens of their own there.
         if status.st_uid not in (os.getuid(), 0):
             raise ConfigurationError(f"{self.path} belongs to another user: remove it and log in again")
         if status.st_mode & 0o077:
@@ -243,6 +246,7 @@ class FileStore:
         self._make_folder()
         try:
             with locked(self._lock_path, _CHANGE_SECONDS):
+                # Read again under the lock: another process may have changed the file.
                 records = self.read()
                 change(records)
                 records.has_vault = records.has_vault or self._vault is not None
@@ -326,6 +330,7 @@ class KeyringSecrets:
             secrets = self._get(_name(login))
             if secrets is not None and secrets.access_token:
                 logins.append(replace(login, **asdict(secrets)))
+
         registrations = []
         for registration in records.registrations:
             secrets = self._get(_name(registration)) if registration.method != "none" else _Secrets()

@@ -78,6 +78,7 @@ def choose_method(listed: Sequence[str] | None, secret: str | None) -> str:
     for method in _PREFERRED:
         if method in (_PREFERRED[:1] if listed is None else listed):
             return method
+
     if listed and "none" in listed:
         return "none"
     raise AuthorizationFailed(
@@ -114,6 +115,7 @@ def request_tokens(
             headers["DPoP"] = prover.proof("POST", endpoint)
         response = yield from send_form(endpoint, what, body, headers)
         if prover is not None:
+            # RFC 9449 8.2: any response may bring a new nonce, also an error.
             prover.on_response(endpoint, response.header("DPoP-Nonce"))
         # Some servers send errors with status 200.
         if response.status in (200, 201) and not response.members().get("error"):
@@ -230,6 +232,7 @@ class Prover:
         }
         if token is not None:
             claims["ath"] = b64(sha256(token.encode()).digest())
+
         if nonce := self._nonces.get(_origin(url)):
             claims["nonce"] = nonce
         header = {"typ": "dpop+jwt", "alg": ALGORITHM, "jwk": self._public}
@@ -275,6 +278,7 @@ def prover_for(wants: bool, challenge: Challenge | None, found: Discovery) -> Pr
     is_required = wants or (challenge is not None and challenge.is_of("DPoP"))
     if not is_required and (metadata is None or not metadata.wants_dpop):
         return None
+
     if ALGORITHM not in found.server.dpop_algorithms:
         raise AuthorizationFailed(
             f"DPoP tokens are required, but {printable(found.server.issuer, 200)} does not announce DPoP with "

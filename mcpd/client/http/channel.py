@@ -102,6 +102,7 @@ class HttpSse:
             origin = endpoint.origin()
         except ValueError:
             raise HttpError(f"{pool.name}: its endpoint {printable(data)!r} is not a valid URL", 200) from None
+
         if origin != pool.origin:
             shown = printable(str(endpoint.with_query(None)))
             raise HttpError(f"{pool.name}: its endpoint {shown} is on another origin: refused", 200)
@@ -233,6 +234,7 @@ class HttpChannel:
         except (HttpError, RefusedByServer) as error:
             if error.status not in _FALL_BACK or (isinstance(error, RefusedByServer) and error.code in _MODERN_ERRORS):
                 raise
+            # Spec: 2025-11-25 basic/transports, backwards compatibility: a GET whose first event is the endpoint.
             old = HttpSse(self._requester, inbound)
             try:
                 await old.open()
@@ -283,6 +285,7 @@ class HttpChannel:
         while self._queued and len(self._sending) < _CONCURRENT_MESSAGES:
             message = self._queued.popleft()
             if message.method == _INITIALIZED:
+                # Spec: 2025-11-25 basic/lifecycle: requests follow `notifications/initialized`.
                 self._may_request.clear()
                 if message.heading.version is not None:
                     self._requester.version = {"MCP-Protocol-Version": message.heading.version}
@@ -293,6 +296,7 @@ class HttpChannel:
 
     def _sent(self, message: OutgoingMessage, task: asyncio.Task[None]) -> None:
         self._sending.discard(task)
+        # Only now, because a message that is being sent also needs memory.
         self._queued_bytes -= len(message.frame)
         taken, self._drained = self._drained, None
         if taken is not None and not taken.done():

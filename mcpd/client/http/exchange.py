@@ -119,6 +119,7 @@ class _HookedRequest:
         hook = self._hook
         if self._attempt == _ATTEMPTS:
             return False
+
         self._attempt += 1
         async with hook.lock:
             if hook.granted is self._sent:
@@ -236,6 +237,7 @@ class Requester:
         value = reply.headers.get("Mcp-Session-Id", "")
         if not value:
             return
+
         if len(value) > MOST_SESSION_CHARACTERS:
             why = f"{len(value)} characters; the maximum is {MOST_SESSION_CHARACTERS}"
             raise HttpError(f"{self.pool.name}: the header Mcp-Session-Id has {why}", reply.status)
@@ -286,7 +288,7 @@ class Inbound:
         return count
 
     async def _finish_stream(self, reply: Reply) -> None:
-        """After its response a stream should end. Wait briefly for that, so that the connection can be reused."""
+        # After its response a stream should end. Wait briefly for that, so that the connection can be reused.
         # The caller waits meanwhile, so a server that keeps its streams open soon gets no such wait.
         size = 0
         try:
@@ -355,6 +357,7 @@ async def post_request(requester: Requester, inbound: Inbound, message: Outgoing
     reply = await _post(requester, message, partial(inbound.hold, message.id))
     try:
         if message.method == "initialize":
+            # Spec: 2025-11-25 basic/transports: the id arrives with the response to `initialize`, and with no other.
             requester.remember_session(reply)
 
         kind = reply.content_type
@@ -404,6 +407,7 @@ async def refusal(requester: Requester, reply: Reply, message: OutgoingMessage) 
     name, status = requester.pool.name, reply.status
     body = await read_some(reply, requester.pool)
     is_in_session = bool(requester.session) and message.heading.in_session and message.method != "initialize"
+    # Spec: 2025-11-25 basic/transports, session management: 404 to a request with a session id means a new session.
     if status == 404 and is_in_session:
         return SessionLost(f"{name} has ended the session (HTTP 404): open a new one")
     if reply.content_type == JSON:
@@ -445,7 +449,7 @@ async def _not_mcp(requester: Requester, reply: Reply, message: OutgoingMessage)
 
 
 async def _read_stream(requester: Requester, inbound: Inbound, message: OutgoingMessage, reply: Reply) -> Reply:
-    """Deliver the events of a request's stream until its response has arrived. Return the reply that was read last."""
+    # Deliver the events of a request's stream until its response has arrived. Return the reply that was read last.
     assert message.id is not None
     reader = SseReader(inbound.max_frame_bytes)
     name = requester.pool.name

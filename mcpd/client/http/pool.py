@@ -70,7 +70,9 @@ class HttpPool:
         proxy = proxy_for(self.url) if options.proxies and options.socket is None else None
         self._session = aiohttp.ClientSession(
             connector=connector,
+            # `Requester` keeps cookies, so that they are checked and limited in one place.
             cookie_jar=aiohttp.DummyCookieJar(),
+            # Decompressed here in bounded chunks; aiohttp would decompress a bomb at once.
             auto_decompress=False,
             timeout=aiohttp.ClientTimeout(total=None, connect=options.connect_seconds),
             proxy=proxy,
@@ -114,17 +116,20 @@ class HttpPool:
         shown = printable(str(following.with_user(None).with_query(None)))
         if not where:
             raise HttpError(f"{self.name} answers {status} without a Location", status)
+        # Header fields and bodies may contain secrets, which another origin must not receive.
         if origin != self.origin:
             text = f"{self.name} redirects to {shown} on another origin: if that is intended, connect to that URL"
             raise HttpError(text, status)
         if self.may_follow is not None and not self.may_follow(str(following)):
             text = f"{self.name} redirects to {shown}, where its token is not valid: to use it, connect to that URL"
             raise HttpError(text, status)
+        # RFC 9110 15.4.4: 303 changes the method, and a message cannot be sent with GET.
         if status not in _SAME_METHOD and method != "GET":
             raise HttpError(
                 f"{self.name} answers {method} with {status}, a redirect to GET {shown}, which is not followed", status
             )
         if status in _PERMANENT:
+            # RFC 9110 15.4.2, 15.4.9: permanent, so the next request goes there directly.
             self._permanent_redirects[url] = following
         return following
 
@@ -252,6 +257,7 @@ def transport_error(error: Exception, name: str, options: HttpOptions) -> Transp
         return CannotConnect(f"{name}: the proxy refused the connection: {error.status} {_one_line(error.message)}")
     if isinstance(error, aiohttp.ClientConnectorError):
         return CannotConnect(f"{name}: {_connecting(error)}")
+
     if isinstance(error, aiohttp.ClientResponseError):
         return ConnectionLost(f"{name} sent an invalid HTTP response: {_one_line(error.message)}")
     if isinstance(error, aiohttp.ServerDisconnectedError):
@@ -331,6 +337,7 @@ class Body:
 async def read_whole(reply: Reply, pool: HttpPool, limit: int) -> bytes | None:
     """Return the body; None if it is larger than `limit` bytes, without reading the rest."""
     length = reply.content_length
+    # Refused by its length, before any of it is read.
     if length is not None and length > limit:
         return None
     body, content = Body(reply, pool), bytearray()

@@ -88,6 +88,7 @@ def _socket(scheme: str, rest: str, headers: dict[str, str], text: str, name: st
             endpoint = f"/{endpoint}"
         else:
             path, endpoint = rest, _ENDPOINT
+
     if path.startswith("//"):
         path = path[2:]
     if not path:
@@ -234,6 +235,7 @@ def _url(entry: dict[str, Any], kind: Any, variables: Variables, where: str) -> 
     found = _strings(headers, variables, "headers", where)
     for header, name in _strings(entry.get("env_http_headers"), variables, "env_http_headers", where).items():
         found[header] = _variable(name, variables, where)
+    # Codex names environment variables where other hosts have values.
     token = entry.get("bearer_token_env_var")
     if isinstance(token, str):
         found["Authorization"] = f"Bearer {_variable(token, variables, where)}"
@@ -259,6 +261,7 @@ def _strings(values: Any, variables: Variables, member: str, where: str) -> dict
         return {}
     if not isinstance(values, dict):
         raise ConfigurationError(f"{where}: {member} must be an object of strings")
+
     found = {}
     for name, value in values.items():
         if isinstance(value, bool):
@@ -508,6 +511,7 @@ def _servers(path: str) -> dict[str, Any]:
         raise ConfigurationError(f"{path}: not a configuration file, and none of the hosts {', '.join(HOSTS)}")
     if not os.path.isfile(full):
         raise ConfigurationError(f"{path}: no such file{_near_file(full)}")
+
     document = read_document(full, kind)
     for key in _KEYS:
         if key in document:

@@ -51,6 +51,7 @@ def parse(text: str) -> NamedTarget:
         raise UnknownTarget("the target is empty")
     if is_url(text):
         return read_url(text)
+    # Before anything else, because a file or package may have the same name.
     if text == DEMO:
         return FileTarget(DEMO)
 
@@ -131,6 +132,7 @@ def near_target(place: str, attribute: str = "") -> str:
             known[name] = known[name.removesuffix(".py")] = name
         elif not attribute and os.path.isdir(os.path.join(folder, name)):
             known[name] = name
+
     near = get_close_matches(base, known, 1)
     found = os.path.join(os.path.dirname(place), known[near[0]]) if near else ""
     if not found and not folder and (attribute or "." in place):
