@@ -17,7 +17,7 @@ from typing import Any
 from weakref import WeakValueDictionary
 
 from msgspec import Struct
-from msgspec.json import Decoder
+from msgspec.json import decode
 
 from mcpd.apps.host.document import ViewDocument, read_document
 from mcpd.apps.host.shown_view import settle
@@ -46,9 +46,6 @@ class _Kept(Struct):
     document: ViewDocument
     until: float
     refusal: str
-
-
-_read = Decoder(_Reading).decode
 
 
 class DocumentCache:
@@ -132,7 +129,7 @@ class DocumentCache:
     async def _load(self, uri: str) -> tuple[ViewDocument, float]:
         raw = await self._client.request("resources/read", {"uri": uri})
         try:
-            reading = _read(raw)
+            reading = decode(raw, type=_Reading)
         except MALFORMED as error:
             raise ConfigurationError(f"{uri}: the server's answer cannot be read: {explain(error)}") from None
         listing = None if _has_ui(reading.contents) else await self._listing_meta(uri)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from functools import cache
 from typing import Any, Literal, NamedTuple
 
@@ -115,8 +115,6 @@ class ToolList:
         self._was_read = was_read
         self._listing = asyncio.Lock()
         self._times_asked = self._times_read = 0
-        self._has_changed = False
-        self._is_followed = False
 
     async def refresh(self) -> None:
         """List the tools again. Raises what the client raises."""
@@ -138,30 +136,6 @@ class ToolList:
             is_fresh = self._times_read > 0 and asyncio.get_running_loop().time() - self._read_at < seconds
         if not is_fresh:
             await self.refresh()
-
-    def changed(self) -> bool:
-        """Report that the server has other tools. Returns whether `follow` must be started."""
-        self._has_changed = True
-        was_followed, self._is_followed = self._is_followed, True
-        return not was_followed
-
-    async def follow(self, announce: Callable[[], Awaitable[None]]) -> None:
-        """List the tools until they no longer change. `announce` is awaited after each time, successful or not."""
-        faults = self._client.faults
-        try:
-            while self._has_changed:
-                self._has_changed = False
-                try:
-                    await self.refresh()
-                except Exception as error:
-                    text = "the tools of the server have changed and cannot be listed; the old list is used: %s"
-                    faults.log(logging.WARNING, text, printable(error))
-                try:
-                    await announce()
-                except Exception as error:
-                    faults.log(logging.ERROR, "the callback for a changed list failed", error=error)
-        finally:
-            self._is_followed = False
 
 
 log = logging.getLogger("mcpd.host")
@@ -229,6 +203,7 @@ class Host:
         self._closers: list[Any] = []
         self._tasks: set[asyncio.Task[None]] = set()
         self._following: asyncio.Task[None] | None = None
+        self._have_tools_changed = False
         self._is_closed = False
 
     # ------------------------------------------------------------------------------------------- life
@@ -436,11 +411,7 @@ class Host:
     def change_context(self, delta: HostContext) -> None:
         """Change the host context of all Views: theme, locale. A View that cannot follow is left as it is."""
         self.context = merge(self.context, delta)
-        for view in self.views:
-            try:
-                view.change_context(delta)
-            except LocalProtocolError as error:
-                log.info("%s: %s", view.id, printable(error))
+        change_contexts(self.views, delta)
 
     def _check_room(self) -> None:
         if self._is_closed:
@@ -470,8 +441,9 @@ class Host:
         if kind == "tools":
             # Not awaited, so that other notifications are handled while the server lists its tools. Further changes
             # cause one more listing.
-            if not self._is_closed and self._tools.changed():
-                self._following = self._begin(self._tools.follow(self._announce_tools))
+            self._have_tools_changed = True
+            if not self._is_closed and (self._following is None or self._following.done()):
+                self._following = self._begin(self._follow_tools())
             return
         if kind == "resources":
             self._documents.expire()
@@ -481,8 +453,20 @@ class Host:
         for view in self.views:
             view.apply(lambda machine: machine.set_tools(tools))
 
-    async def _announce_tools(self) -> None:
-        await self._announce("tools")
+    async def _follow_tools(self) -> None:
+        # List the tools until they no longer change. The change is announced each time, successful or not.
+        faults = self.client.faults
+        while self._have_tools_changed:
+            self._have_tools_changed = False
+            try:
+                await self.refresh_tools()
+            except Exception as error:
+                text = "the tools of the server have changed and cannot be listed; the old list is used: %s"
+                faults.log(logging.WARNING, text, printable(error))
+            try:
+                await self._announce("tools")
+            except Exception as error:
+                faults.log(logging.ERROR, "the callback for a changed list failed", error=error)
 
     async def _announce(self, kind: ListKind) -> None:
         for view in self.views:

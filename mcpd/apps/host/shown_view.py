@@ -9,12 +9,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from inspect import isawaitable
 from typing import Any, TypeAlias, TypeVar
 
 from msgspec import Raw, Struct
-from msgspec.json import Decoder
+from msgspec.json import decode
 
 from mcpd.apps.host.conversation import Conversation, ViewMessage
 from mcpd.apps.host.document import ViewDocument
@@ -298,6 +298,15 @@ class ShownView:
             await asyncio.wait(list(self._work.values()))
 
 
+def change_contexts(views: Iterable[ShownView], delta: HostContext) -> None:
+    """Change the host context of these Views. One that does not support the new display mode is left as it is."""
+    for view in views:
+        try:
+            view.change_context(delta)
+        except LocalProtocolError as error:
+            log.info("%s: %s", view.id, printable(error))
+
+
 T = TypeVar("T")
 _Maybe: TypeAlias = T | Awaitable[T]
 
@@ -356,9 +365,6 @@ class _Arguments(Struct):
     arguments: Raw = Raw(b"{}")
 
 
-_read_arguments = Decoder(_Arguments).decode
-
-
 class ViewRequestHandler:
     """Handles the requests of all Views of one host. `find_tool` returns a listed tool; `on_leave` is called for each
     View that is gone.
@@ -414,7 +420,7 @@ class ViewRequestHandler:
             tool = self._find_tool(ask.target)
             if tool is None:
                 raise Denied(f"The tool {ask.target!r} is gone")
-            arguments = _read_arguments(ask.params).arguments
+            arguments = decode(ask.params, type=_Arguments).arguments
             _check(await settle(self._hooks.call_tool(view, tool, arguments)), "The host did not allow the call")
 
         def on_progress(progress: float, total: float | None, message: str | None) -> None:

@@ -22,7 +22,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from msgspec import Raw
-from msgspec.json import Decoder
+from msgspec.json import decode
 
 from mcpd.apps.tool_metadata import resource_uri
 from mcpd.client import Client
@@ -157,10 +157,6 @@ def _sendable(text: str) -> bytes:
     return text.encode()
 
 
-_read_arguments = Decoder(dict[str, Any]).decode
-_read_result = Decoder(CallToolResult).decode
-
-
 ApplyToView: TypeAlias = "Callable[[Callable[[View], object]], None]"
 """Calls a function with the state machine of a View, and sends the resulting messages: `ShownView.apply`."""
 
@@ -199,7 +195,7 @@ class ToolCall:
     @property
     def partial(self) -> dict[str, Any]:
         """The arguments that were last sent to the Views, before they were complete."""
-        return {} if self._shown_partial is None else _read_arguments(self._shown_partial)
+        return {} if self._shown_partial is None else decode(self._shown_partial, type=dict[str, Any])
 
     @property
     def is_over(self) -> bool:
@@ -241,7 +237,7 @@ class ToolCall:
             # It was cancelled while the answer arrived.
             if self.error:
                 raise RequestCancelled(self.error)
-            self.result = _read_result(answer)
+            self.result = decode(answer, type=CallToolResult)
         except asyncio.CancelledError:
             # Either `cancel` was called, which sets the error, or the task that waits here is being cancelled.
             task = asyncio.current_task()

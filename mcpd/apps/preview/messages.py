@@ -11,14 +11,11 @@ from msgspec import UNSET, Raw, UnsetType
 
 from mcpd.apps.host.document import Profile
 from mcpd.apps.host.view.context import HostContext
+from mcpd.apps.host.view.messages import NoParams as NoParams
 from mcpd.protocol.types.base import LogLevel, Wire
 from mcpd.server.extensions.ui.csp_sources import UiCsp
 
 # ------------------------------------------------------------------------------------------ session
-
-
-class NoParams(Wire):
-    """Params or result without members."""
 
 
 class Hello(Wire):

@@ -17,7 +17,7 @@ from msgspec.json import decode
 
 from mcpd.apps.host.document import OUTER_TOKENS, Profile
 from mcpd.apps.host.host import Treatment
-from mcpd.apps.host.shown_view import ShownView
+from mcpd.apps.host.shown_view import ShownView, change_contexts
 from mcpd.apps.host.tool_call import ToolCall
 from mcpd.apps.host.view.context import HostContext, merge
 from mcpd.apps.host.view.events import Closed
@@ -27,7 +27,7 @@ from mcpd.apps.preview.sandbox import Origins, Place, Sandbox, policy_of
 from mcpd.apps.preview.session import Page, PreviewSession
 from mcpd.apps.preview.violations import explain_stopped, explain_violation, read_report
 from mcpd.apps.tool_metadata import resource_uri
-from mcpd.errors import InvalidParams, LocalProtocolError, RequestCancelled
+from mcpd.errors import InvalidParams, RequestCancelled
 from mcpd.protocol.jsonrpc import encode
 from mcpd.protocol.printable import printable
 from mcpd.transports.recorder import head_of
@@ -225,11 +225,7 @@ class PageViews:
             return
 
         self.context = merge(self.context, delta)
-        for opened in list(self._open.values()):
-            try:
-                opened.shown.change_context(delta)
-            except LocalProtocolError as error:
-                log.info("%s: %s", printable(opened.shown.id), printable(error))
+        change_contexts([opened.shown for opened in self._open.values()], delta)
 
     def allow(self, view_id: str, name: str) -> None:
         """Allow a permission to all future Views of the document of a View."""

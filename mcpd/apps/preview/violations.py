@@ -19,7 +19,7 @@ from typing import Any, Final, Literal, NamedTuple, TypeAlias
 from urllib.parse import SplitResult, urlsplit
 
 from msgspec import Struct, field
-from msgspec.json import Decoder
+from msgspec.json import decode
 
 from mcpd.protocol.jsonrpc import MALFORMED
 from mcpd.server.extensions.ui.csp_sources import SourceKind, UiCsp
@@ -102,10 +102,6 @@ class _Note(Struct):
     params: _Noted
 
 
-_decode_report = Decoder(_Body).decode
-_decode_note = Decoder(_Note).decode
-
-
 class Violation(Struct, frozen=True, kw_only=True):
     """A blocked address or action, and the directive that blocked it."""
 
@@ -120,7 +116,7 @@ class Violation(Struct, frozen=True, kw_only=True):
 def read_report(body: bytes, *, of_proxy: bool) -> Violation | None:
     """Return the violation in a posted report, or None if the report is invalid."""
     try:
-        report = _decode_report(body).report
+        report = decode(body, type=_Body).report
     except MALFORMED:
         return None
 
@@ -167,7 +163,7 @@ def explain_violation(violation: Violation) -> dict[str, Any]:
 def explain_stopped(message: bytes) -> dict[str, Any] | None:
     """Return the event of what a sandbox stopped without an error, or None if the message of the proxy is another."""
     try:
-        noted = _decode_note(message).params
+        noted = decode(message, type=_Note).params
     except MALFORMED:
         return None
 

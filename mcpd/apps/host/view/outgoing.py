@@ -25,7 +25,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Final, Literal, TypeAlias
 
 from msgspec import Raw
-from msgspec.json import Decoder
+from msgspec.json import decode
 
 from mcpd.apps.host.view import messages
 from mcpd.apps.host.view.events import AppToolAnswered, AppToolsListed
@@ -44,9 +44,6 @@ MAX_PAGES: Final = 10
 
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,128}")
 _UNFIT = re.compile(r"[^A-Za-z0-9_-]+")
-_decode_page = Decoder(AppToolsPage).decode
-_decode_tool = Decoder(Tool).decode
-_decode_result = Decoder(CallToolResult).decode
 
 
 class AppTools:
@@ -90,7 +87,7 @@ class AppTools:
         Raises InvalidParams for an invalid page.
         """
         try:
-            page = _decode_page(result)
+            page = decode(result, type=AppToolsPage)
         except MALFORMED as error:
             raise InvalidParams(f"the view's tools/list result: {explain(error)}") from None
 
@@ -103,7 +100,7 @@ class AppTools:
                 break
 
             try:
-                tool = _decode_tool(entry)
+                tool = decode(entry, type=Tool)
             except MALFORMED as error:
                 problems.append(f"an invalid tool: {explain(error)}")
                 continue
@@ -156,7 +153,7 @@ def model_names(call: str, view_id: str, tools: Iterable[Tool], taken: Collectio
 def read_result(result: Raw) -> CallToolResult:
     """Decode the answer of a View to `tools/call`. Raises InvalidParams if it is not a CallToolResult."""
     try:
-        return _decode_result(result)
+        return decode(result, type=CallToolResult)
     except MALFORMED as error:
         raise InvalidParams(f"the view's tools/call result: {explain(error)}") from None
 

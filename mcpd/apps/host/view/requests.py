@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple, TypeAlias, get_type_hints
 
 from msgspec import UNSET, Raw, Struct, ValidationError, convert, structs
-from msgspec.json import Decoder, decode as decode_json
+from msgspec.json import decode
 
 from mcpd.apps.host.view import events, messages
 from mcpd.apps.host.view.context import ContainerDimensions, ContextFeed
@@ -70,7 +70,7 @@ Handle: TypeAlias = Callable[[ViewState, int, Any], Ask | Wire]
 class Method(NamedTuple):
     """One method: its params, its function, the capability that it needs, and a function for its result."""
 
-    decode: Callable[[Any], Any]
+    params: Any
     handle: Handle
     capability: str = ""
     can_deny_by_result: bool = False
@@ -85,17 +85,16 @@ def _request(method: str, capability: str = "", **options: Any) -> Callable[[Han
     # Decorate the function of a request. The annotation of its last argument is the type of the params.
 
     def add(function: Handle) -> Handle:
-        decode = Decoder(get_type_hints(function)["params"]).decode
-        REQUESTS[method] = Method(decode, function, capability, **options)
+        REQUESTS[method] = Method(get_type_hints(function)["params"], function, capability, **options)
         return function
 
     return add
 
 
-def decode_params(decode: Callable[[Any], Any], params: Raw) -> Any:
-    """Decode params; absent ones are `{}`. Raises InvalidParams with the name of the field."""
+def decode_params(kind: Any, params: Raw) -> Any:
+    """Decode params to this type; absent ones are `{}`. Raises InvalidParams with the name of the field."""
     try:
-        return decode(b"{}" if params is ABSENT else params)
+        return decode(b"{}" if params is ABSENT else params, type=kind)
     except MALFORMED as error:
         raise InvalidParams(f"Invalid params: {explain(error)}") from None
 
@@ -150,7 +149,7 @@ def _add_list(method: str, capability: str = "", finish: Callable[[Any], Any] | 
 
 def _app_tools_only(result: Any) -> Any:
     # Remove the tools that a View may not call from the result of tools/list.
-    page = decode_json(encode(result))
+    page = decode(encode(result))
     if isinstance(page, dict) and isinstance(page.get("tools"), list):
         page["tools"] = [tool for tool in page["tools"] if _is_app_tool(tool)]
     return page
@@ -256,12 +255,8 @@ def find(method: str) -> Method:
     return found
 
 
-_decode_size = Decoder(messages.SizeChangedParams).decode
-_decode_log = Decoder(LogMessageParams).decode
-
-
 def _size_changed(state: ViewState, params: Raw) -> events.Event | None:
-    size = decode_params(_decode_size, params)
+    size = decode_params(messages.SizeChangedParams, params)
     container = state.feed.context.container_dimensions or ContainerDimensions()
 
     width, height = container.fit(size.width, size.height, limit=state.settings.limits.max_pixels)
@@ -274,7 +269,7 @@ def _log_message(state: ViewState, params: Raw) -> events.Event | None:
     if state.capabilities.logging is None:
         raise NotOffered("this host does not offer logging")
 
-    message = decode_params(_decode_log, params)
+    message = decode_params(LogMessageParams, params)
     data = None if message.data is UNSET else message.data
     return events.Logged(message.level, data, message.logger)
 
@@ -327,7 +322,7 @@ class Incoming:
         if len(self._asked) >= settings.limits.calls_in_flight:
             raise TooMuch(f"A view may have {settings.limits.calls_in_flight} requests open")
 
-        params = decode_params(definition.decode, request.params)
+        params = decode_params(definition.params, request.params)
         token = progress_token(params)
         self._last_ask_id += 1
         try:

@@ -34,7 +34,6 @@ from enum import Enum
 from typing import Any, ClassVar, Final
 
 from msgspec import Raw, structs
-from msgspec.json import Decoder
 
 from mcpd.apps.host.document import Grant, ViewDocument
 from mcpd.apps.host.view import messages
@@ -84,9 +83,6 @@ _OVERDUE: Final = {
 }
 
 _OVER: Final = (ViewPhase.GONE, ViewPhase.FAILED)
-
-_decode_initialize = Decoder(messages.InitializeParams).decode
-_decode_cancelled = Decoder(CancelledParams).decode
 
 
 class View:
@@ -266,7 +262,7 @@ class View:
 
     def _initialize(self, request: Request, now: float) -> messages.InitializeResult:
         # Answer `ui/initialize`. With a second one the View starts again, and nothing is sent a second time.
-        params = decode_params(_decode_initialize, request.params)
+        params = decode_params(messages.InitializeParams, request.params)
         again = self.state is not ViewPhase.HTML
         if again:
             self._end_requests("the view mounted again")
@@ -330,7 +326,7 @@ class View:
         self._output.events.append(Live(again))
 
     def _on_cancelled(self, params: Raw) -> None:
-        self._incoming.cancel(decode_params(_decode_cancelled, params))
+        self._incoming.cancel(decode_params(CancelledParams, params))
 
     def _on_app_tools_changed(self, params: Raw) -> None:
         if not self._outgoing.tools.offered:
