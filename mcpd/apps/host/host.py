@@ -23,7 +23,14 @@ from mcpd.apps.host.channels import Pump, Relay, ViewChannel, attach
 from mcpd.apps.host.conversation import Conversation
 from mcpd.apps.host.document import Profile, ViewDocument, grant
 from mcpd.apps.host.document_cache import DocumentCache
-from mcpd.apps.host.shown_view import Hooks, ShownView, ViewRequestHandler, host_capabilities, settle
+from mcpd.apps.host.shown_view import (
+    Hooks,
+    ShownView,
+    ViewRequestHandler,
+    change_contexts,
+    host_capabilities,
+    settle,
+)
 from mcpd.apps.host.tool_call import ToolCall
 from mcpd.apps.host.view import View, ViewLimits
 from mcpd.apps.host.view.context import HostContext, HostStyles, ToolInfo, merge
