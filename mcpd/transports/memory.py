@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable
 from mcpd.protocol.channel import Receiver
 from mcpd.protocol.jsonrpc import Id
 from mcpd.protocol.principal import Origin
+from mcpd.transports.stdio import Wakeup
 
 _HIGH_WATER = 1024 * 1024
 
@@ -23,7 +24,7 @@ class MemoryChannel:
         self._receiver: Receiver | None = None
         self._waiting: deque[bytes] = deque()
         self._waiting_bytes = 0
-        self._taken: asyncio.Future[None] | None = None
+        self._taken = Wakeup()
         self._is_paused = False
         self._is_scheduled = False
         self._is_closed = False
@@ -56,9 +57,7 @@ class MemoryChannel:
         """Wait until the other end has received most of the queue, or one end is closed."""
         other = self.other
         while self.is_congested and not self._is_closed and not other._is_closed:
-            if other._taken is None:
-                other._taken = self._loop.create_future()
-            await asyncio.shield(other._taken)
+            await other._taken.wait()
 
     @property
     def is_congested(self) -> bool:
@@ -80,8 +79,8 @@ class MemoryChannel:
             self._is_closed = True
             self._is_paused = False
             self._schedule()
-            self._wake()
-            self.other._wake()
+            self._taken.wake()
+            self.other._taken.wake()
             self.other._schedule()
             if self.after_close is not None:
                 await self.after_close()
@@ -90,12 +89,6 @@ class MemoryChannel:
         if not self._is_scheduled and self._receiver is not None:
             self._is_scheduled = True
             self._loop.call_soon(self._deliver)
-
-    def _wake(self) -> None:
-        """Wake up `drain` of the other end."""
-        taken, self._taken = self._taken, None
-        if taken is not None and not taken.done():
-            taken.set_result(None)
 
     def _deliver(self) -> None:
         self._is_scheduled = False
@@ -110,7 +103,7 @@ class MemoryChannel:
             self._waiting_bytes -= len(frame)
             receiver.receive(frame)
 
-        self._wake()
+        self._taken.wake()
         if self._is_paused:
             return
 

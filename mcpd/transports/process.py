@@ -25,8 +25,7 @@ from mcpd.protocol.jsonrpc import Id
 from mcpd.protocol.principal import Origin
 from mcpd.protocol.printable import mask_command, printable, printable_lines
 from mcpd.transports.child import GRACE_SECONDS, HAS_GROUPS, ChildProcess, reason_not_started, signal_name
-from mcpd.transports.result_delay import unread
-from mcpd.transports.stdio import MAX_FRAME_BYTES, StdioChannel
+from mcpd.transports.stdio import MAX_FRAME_BYTES, StdioChannel, unread
 
 BURST_SECONDS = 16.0
 """The rate limit allows bursts of this many seconds, so that tracebacks are copied whole."""

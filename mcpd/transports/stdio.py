@@ -2,6 +2,11 @@
 
 The channel reads and writes the file descriptors itself: 64 KiB per read (asyncio's pipe transport reads 256 KiB, which
 costs an mmap each time), and one write for all answers that are ready together.
+
+A result is delayed after the last notification of its request (`DelayedResults`, also for WebSocket), because
+TypeScript clients dispatch a notification one microtask later than a result. If both arrive in one piece, the last
+progress of a call comes after its result and is dropped. Two writes do not help while the peer is not reading, because
+a pipe joins them. So such a result waits until the peer has read everything before it, but for one second at most.
 """
 
 from __future__ import annotations
@@ -10,11 +15,14 @@ import asyncio
 import io
 import os
 import select
+import stat
 import sys
 import threading
 from collections import deque
 from itertools import islice
 from typing import TYPE_CHECKING
+
+from msgspec import Struct, field
 
 from mcpd.errors import ConfigurationError, ConnectionLost, FrameTooLarge, InternalError, ProtocolError
 from mcpd.protocol.budget import OVER, Charge
@@ -27,7 +35,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from mcpd.protocol.channel import Accept, Receiver
-    from mcpd.transports.result_delay import DelayedResults
 
 __all__ = ["MAX_FRAME_BYTES", "StdioChannel"]
 
@@ -39,6 +46,9 @@ _MOST_LINES = _JOIN_BYTES // _SMALL_BYTES
 _HIGH_WATER = 1024 * 1024
 _MOST_PARTS = 64
 _LAST_SECONDS = 2.0
+_TICK = 0.001
+_HELD_SECONDS = 1.0
+_HELD_BYTES = 1024 * 1024
 _LOOK_SECONDS = 0.25
 
 
@@ -47,6 +57,104 @@ def _is_hung_up(fd: int) -> bool:
     poll = select.poll()
     poll.register(fd, getattr(select, "POLLRDHUP", 0))
     return bool(poll.poll(0))
+
+
+class Wakeup(Struct, eq=False):
+    """Wakes what waits for something to happen. There is no future while nothing waits."""
+
+    _future: asyncio.Future[None] | None = None
+
+    async def wait(self) -> None:
+        """Wait until the next call of `wake`."""
+        if self._future is None:
+            self._future = asyncio.get_running_loop().create_future()
+        await asyncio.shield(self._future)
+
+    def wake(self) -> None:
+        """Wake everything that waits now."""
+        future, self._future = self._future, None
+        if future is not None and not future.done():
+            future.set_result(None)
+
+
+class DelayedResults(Struct, eq=False):
+    """Holds frames until the peer has read everything before them, for one second and 1 MiB at most.
+
+    `is_read` returns whether that is so; without it, the owner calls `release`.
+    """
+
+    _loop: asyncio.AbstractEventLoop
+    _send: Callable[[bytes], None]
+    _is_read: Callable[[], bool] | None = None
+    _held: deque[tuple[float, bytes]] = field(default_factory=deque)
+    _bytes: int = 0
+    _timer: asyncio.TimerHandle | None = None
+    _settled: Wakeup = field(default_factory=Wakeup)
+
+    def hold(self, frame: bytes) -> None:
+        """Hold a frame, behind those that are held already."""
+        self._held.append((self._loop.time() + _HELD_SECONDS, frame))
+        self._bytes += len(frame)
+        if self._bytes > _HELD_BYTES:
+            self.release()
+        elif self._timer is None:
+            self._set_timer()
+
+    def release(self, leaving: int = 0) -> None:
+        """Send all held frames but the last `leaving`."""
+        while len(self._held) > leaving:
+            _, frame = self._held.popleft()
+            self._bytes -= len(frame)
+            self._send(frame)
+        if not self._held:
+            self._settled.wake()
+
+    def _set_timer(self) -> None:
+        self._timer = self._loop.call_later(_HELD_SECONDS if self._is_read is None else _TICK, self._poll)
+
+    def _poll(self) -> None:
+        self._timer = None
+        if self._held and self._is_read is not None and self._is_read():
+            self.release()
+        now = self._loop.time()
+        self.release(leaving=sum(deadline > now for deadline, _ in self._held))
+        if self._held:
+            self._set_timer()
+
+    async def settle(self) -> None:
+        """Wait until no frame is held."""
+        if self._held:
+            await self._settled.wait()
+
+    def close(self) -> None:
+        """Drop the held frames."""
+        self._held.clear()
+        self._settled.wake()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+
+def unread(descriptor: int) -> int:
+    """Return the bytes in a pipe or socket that the peer has not read yet, or for TCP not received; 0 if unknown."""
+    try:
+        # Imported with the first delayed result.
+        import fcntl
+        import termios
+    except ImportError:  # Windows
+        return 0
+
+    try:
+        mode = os.fstat(descriptor).st_mode
+        if stat.S_ISFIFO(mode):
+            what = termios.FIONREAD
+        elif stat.S_ISSOCK(mode):
+            what = termios.TIOCOUTQ
+        else:
+            return 0
+        return int.from_bytes(fcntl.ioctl(descriptor, what, bytes(4)), sys.byteorder)
+    except OSError:
+        return 0
 
 
 class StdioChannel:
@@ -83,7 +191,7 @@ class StdioChannel:
         self._seen_at = 0.0
         self._watching: asyncio.TimerHandle | None = None
         self._apart: DelayedResults | None = None
-        self._drained: asyncio.Future[None] | None = None
+        self._drained = Wakeup()
 
         self._is_pushing = False
         self._is_flush_due = False
@@ -263,20 +371,10 @@ class StdioChannel:
         if self._out:
             self._flush()
         if self._apart is None:
-            try:
-                from mcpd.transports.result_delay import (
-                    DelayedResults,  # few tools report progress
-                )
-            except OSError:  # no descriptor is left to load it with
-                self.send(frame)
-                return
             self._apart = DelayedResults(self._loop, self.send, self._is_read)
-
         self._apart.hold(frame)
 
     def _is_read(self) -> bool:
-        from mcpd.transports.result_delay import unread
-
         return not self._out and not self._unsent and not unread(self._fd_out)
 
     def _flush_later(self) -> None:
@@ -364,9 +462,7 @@ class StdioChannel:
         if self.is_congested:
             self.is_congested = False
             self._read_on()
-        if self._drained is not None and not self._drained.done():
-            self._drained.set_result(None)
-        self._drained = None
+        self._drained.wake()
 
     def _break(self, error: OSError) -> None:
         """The reader of the output has gone."""
@@ -414,11 +510,8 @@ class StdioChannel:
         """Wait until the kernel has accepted everything that was sent."""
         if self._out:
             self._flush()
-        if not self._unsent:
-            return
-        if self._drained is None:
-            self._drained = self._loop.create_future()
-        await asyncio.shield(self._drained)
+        if self._unsent:
+            await self._drained.wait()
 
     def origin(self, related_request_id: Id | None = None) -> Origin:
         """Return the origin of all requests of this connection."""

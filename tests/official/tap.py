@@ -16,7 +16,7 @@ import threading
 import time
 from typing import IO, Any
 
-from mcpd.transports.result_delay import unread
+from mcpd.transports.stdio import unread
 
 
 def main(folder: str, command: list[str]) -> int:

@@ -16,9 +16,8 @@ from support.clock import until
 from support.websocket_peer import PING, PONG, TEXT, Bare, frame
 
 from mcpd import Context, Server
-from mcpd.transports import result_delay
-from mcpd.transports.result_delay import DelayedResults, unread
-from mcpd.transports.stdio import StdioChannel
+from mcpd.transports import stdio
+from mcpd.transports.stdio import DelayedResults, StdioChannel, unread
 
 
 class Nobody:
@@ -69,7 +68,7 @@ async def arrives(descriptor: int) -> bytes:
 async def turns(number: int) -> None:
     """As long as the channel needs to look so many times."""
     for _ in range(number):
-        await asyncio.sleep(result_delay._TICK)
+        await asyncio.sleep(stdio._TICK)
 
 
 async def test_a_result_waits_until_what_went_before_it_was_read(ends: Pair) -> None:
@@ -89,7 +88,7 @@ async def test_a_result_waits_until_what_went_before_it_was_read(ends: Pair) -> 
 
 async def test_a_result_does_not_wait_for_ever(ends: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
     """A client that reads slowly gets both in one piece, but it gets them."""
-    monkeypatch.setattr(result_delay, "_TIMEOUT", 0.02)
+    monkeypatch.setattr(stdio, "_HELD_SECONDS", 0.02)
     fd_in, fd_out, reads = ends
     channel = StdioChannel(fd_in, fd_out)
     channel.start(Nobody())
@@ -148,7 +147,7 @@ async def test_over_websocket_a_result_waits_for_the_answer_to_a_ping() -> None:
 
 
 async def test_a_client_that_answers_no_ping_gets_its_result(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(result_delay, "_TIMEOUT", 0.01)
+    monkeypatch.setattr(stdio, "_HELD_SECONDS", 0.01)
     bare = Bare(answer=lambda frame: None)
     channel = bare.open().channel
     channel.send(b"progress", related_request_id=1)

@@ -14,6 +14,7 @@ from collections.abc import Iterable
 from mcpd.protocol.budget import SMALL, Charge, client_of
 from mcpd.protocol.wire.sse import KEEP_ALIVE
 from mcpd.server.http.request import EVENT_STREAM, Header, HttpRequest, Send
+from mcpd.transports.stdio import Wakeup
 
 log = logging.getLogger("mcpd")
 
@@ -37,7 +38,7 @@ class Outbox(ABC):
         self._waiting_bytes = 0
         self._charge: Charge | None = None
         self._writer: asyncio.Task[None] | None = None
-        self._drained: asyncio.Future[None] | None = None
+        self._drained = Wakeup()
         self.is_open = True
 
     @property
@@ -48,11 +49,10 @@ class Outbox(ABC):
     async def drain(self) -> None:
         """Wait until the client has read most of the data, or has left."""
         while self.is_open and self.is_congested:
-            if self._drained is None:
-                self._drained = asyncio.get_running_loop().create_future()
-            if self._write_timeout <= 0:
-                await asyncio.shield(self._drained)
-            elif not (await asyncio.wait([self._drained], timeout=self._write_timeout))[0] and self.is_open:
+            try:
+                async with asyncio.timeout(self._write_timeout if self._write_timeout > 0 else None):
+                    await self._drained.wait()
+            except TimeoutError:
                 log.info("A client read nothing of its stream for %g s: the stream ends", self._write_timeout)
                 self.close()
 
@@ -62,7 +62,7 @@ class Outbox(ABC):
         self._waiting.clear()
         self._waiting_bytes = 0
         self._charge = None
-        self._wake()
+        self._drained.wake()
         if self._writer is not None:
             self._writer.cancel()
 
@@ -100,7 +100,7 @@ class Outbox(ABC):
         self._waiting_bytes = waiting_bytes
         if self._charge is not None:
             self._count()
-        self._wake()
+        self._drained.wake()
 
     async def _write(self) -> None:
         try:
@@ -111,11 +111,6 @@ class Outbox(ABC):
             self.close()
         finally:
             self._writer = None
-
-    def _wake(self) -> None:
-        if self._drained is not None and not self._drained.done():
-            self._drained.set_result(None)
-        self._drained = None
 
 
 HEADERS: tuple[Header, ...] = (

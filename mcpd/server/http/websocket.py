@@ -15,7 +15,7 @@ from mcpd.server.http.event_stream import Outbox
 from mcpd.server.http.request import HttpRequest, Send
 from mcpd.transports.authentication import at_expiry
 from mcpd.transports.guards import Refusal
-from mcpd.transports.result_delay import DelayedResults
+from mcpd.transports.stdio import DelayedResults
 
 
 async def serve_websocket(core: Core, request: HttpRequest, send: Send, refusal: Refusal | None) -> None:

@@ -34,7 +34,7 @@ from mcpd.protocol.principal import ANONYMOUS, Origin, Principal
 from mcpd.protocol.printable import printable
 from mcpd.transports.accepting import ConnectionLimit, CountedConnections, WebSocketLimits
 from mcpd.transports.authentication import HandshakeFields, at_expiry
-from mcpd.transports.result_delay import DelayedResults
+from mcpd.transports.stdio import DelayedResults, Wakeup
 
 log = logging.getLogger("mcpd.websocket")
 
@@ -159,8 +159,8 @@ class WebSocketChannel(asyncio.Protocol):
         self._ended: McpdError | None = None
         self._is_closing = self._has_ended = self._has_reported = self._is_lost = False
         # Done when the socket is closed; created on demand.
-        self._lost: asyncio.Future[None] | None = None
-        self._drained: asyncio.Future[None] | None = None
+        self._lost = Wakeup()
+        self._drained = Wakeup()
 
     # -- who is at the other end -------------------------------------------------------------
 
@@ -250,9 +250,8 @@ class WebSocketChannel(asyncio.Protocol):
         self._is_closing = self._is_lost = True
         self._cancel_timer()
         self.is_congested = False
-        self._wake()
-        if self._lost is not None and not self._lost.done():
-            self._lost.set_result(None)
+        self._drained.wake()
+        self._lost.wake()
         self._end(getattr(exc, "strerror", None) or "")
 
     def pause_writing(self) -> None:
@@ -265,7 +264,7 @@ class WebSocketChannel(asyncio.Protocol):
     def resume_writing(self) -> None:
         self._unread = None
         self.is_congested = False
-        self._wake()
+        self._drained.wake()
         if self._owner is None:
             return
 
@@ -516,14 +515,7 @@ class WebSocketChannel(asyncio.Protocol):
         """Wait until the peer has read most of the queue, or has disconnected."""
         self._flush()
         if self.is_congested:
-            if self._drained is None:
-                self._drained = self._loop.create_future()
-            await asyncio.shield(self._drained)
-
-    def _wake(self) -> None:
-        if self._drained is not None and not self._drained.done():
-            self._drained.set_result(None)
-        self._drained = None
+            await self._drained.wait()
 
     # -- the timer ---------------------------------------------------------------------------
 
@@ -603,19 +595,11 @@ class WebSocketChannel(asyncio.Protocol):
         self._events.clear()
         self.is_held = False
         try:
-            await self._gone()
+            if not self._is_lost:
+                await self._lost.wait()
         except asyncio.CancelledError:
             transport.abort()
             raise
-
-    async def _gone(self) -> None:
-        """Wait until the socket is closed."""
-        if self._is_lost:
-            return
-
-        if self._lost is None:
-            self._lost = self._loop.create_future()
-        await asyncio.shield(self._lost)
 
     def _begin_closing(self, transport: asyncio.Transport) -> None:
         # A close frame or a refusal was written: wait for the peer until the timeout.
