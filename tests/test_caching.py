@@ -29,7 +29,7 @@ from mcpd import (
 )
 from mcpd.client.results import ResultCache
 from mcpd.errors import RegistrationError
-from mcpd.server.registry import listing
+from mcpd.server.registry import entries
 
 LISTS = ("tools/list", "prompts/list", "resources/list", "resources/templates/list")
 PUBLIC = CacheHint(60, "public")
@@ -200,7 +200,7 @@ async def test_a_result_of_an_authors_own_is_not_public_where_rules_decide() -> 
 
 
 async def test_all_pages_have_one_scope_however_many_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(listing, "_MOST_PAGES", 3)
+    monkeypatch.setattr(entries, "_MOST_PAGES", 3)
     server = Server("many", cache=PUBLIC, page_size=1)
     for number in range(9):
         server.add_tool(_drawn, name=f"tool{number}")

@@ -25,7 +25,7 @@ from mcpd.server.dispatcher.connection import NotificationListener
 from mcpd.server.extensions.base import Extension
 from mcpd.server.extensions.builtin import make_extensions
 from mcpd.server.functions.results import to_builtins
-from mcpd.server.handlers.table import bind as bind_handlers
+from mcpd.server.handlers.methods import bind as bind_handlers
 from mcpd.server.metadata import checked_seconds, identity_of, one_authenticator, state_keys_of
 from mcpd.server.registry.catalog import Catalog
 

@@ -39,8 +39,10 @@ from mcpd.server.app import Server
 from mcpd.server.context.exchange import Exchange, finished
 from mcpd.server.extensions.builtin import BUILT_IN
 from mcpd.server.registry.entries import (
+    ActiveExtensions,
     Completing,
     Entries,
+    Entry,
     Later,
     Problem,
     PromptEntry,
@@ -49,7 +51,6 @@ from mcpd.server.registry.entries import (
     ToolEntry,
     ToolMeta,
 )
-from mcpd.server.registry.listing import ActiveExtensions, Entry
 from mcpd.server.registry.resources import FixedResource
 
 _ODD = re.compile(r"[A-Za-z0-9](?:[_.-]+|(?<=[a-z])(?=[A-Z]))[A-Za-z0-9]")

@@ -25,7 +25,7 @@ from mcpd.errors import ConfigurationError, InternalError, RegistrationError
 from mcpd.protocol.printable import printable
 from mcpd.server.context.exchange import Exchange, Handler, finished
 from mcpd.server.dispatcher import ServerConnection
-from mcpd.server.handlers.table import HandlerTable
+from mcpd.server.handlers.methods import HandlerTable
 
 log = logging.getLogger("mcpd")
 

@@ -18,8 +18,7 @@ from mcpd.protocol.printable import printable
 from mcpd.protocol.types.features import GetPromptResult, Prompt, PromptArgument, PromptMessage, TextContent
 from mcpd.server.context.exchange import Exchange
 from mcpd.server.folder_files import read_within
-from mcpd.server.registry.entries import PromptEntry
-from mcpd.server.registry.listing import ActiveExtensions
+from mcpd.server.registry.entries import ActiveExtensions, PromptEntry
 from mcpd.sources.files import MAX_PER_KIND, File, Report, Stamped, files_of
 from mcpd.sources.front_matter import FrontMatterError, decoded, read_front_matter
 

@@ -32,8 +32,15 @@ from mcpd.protocol.types.features import (
 )
 from mcpd.protocol.types.interaction import Completion
 from mcpd.server.context.exchange import Exchange
-from mcpd.server.registry.entries import Entries, PromptEntry, ResourceEntry, TemplateEntry, ToolEntry
-from mcpd.server.registry.listing import DECORATORS, ActiveExtensions
+from mcpd.server.registry.entries import (
+    DECORATORS,
+    ActiveExtensions,
+    Entries,
+    PromptEntry,
+    ResourceEntry,
+    TemplateEntry,
+    ToolEntry,
+)
 
 each_wire = pytest.mark.parametrize("open_wire", [memory_wire, stdio_wire, http_wire])
 

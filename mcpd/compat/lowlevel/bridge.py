@@ -48,8 +48,7 @@ from mcpd.server.app import Server as McpdServer
 from mcpd.server.context.context import Context
 from mcpd.server.context.exchange import Exchange, Handler
 from mcpd.server.context.peer import InputRequired, is_failure
-from mcpd.server.registry.entries import Entries, PromptEntry, ResourceEntry, TemplateEntry, ToolEntry
-from mcpd.server.registry.listing import ActiveExtensions
+from mcpd.server.registry.entries import ActiveExtensions, Entries, PromptEntry, ResourceEntry, TemplateEntry, ToolEntry
 from mcpd.server.registry.tools import failed
 
 log = logging.getLogger("mcpd")

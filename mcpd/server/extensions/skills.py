@@ -21,8 +21,7 @@ from mcpd.protocol.types.features import Resource
 from mcpd.server.context.exchange import Exchange
 from mcpd.server.extensions.base import Extension, ExtensionHost, Method
 from mcpd.server.registry.catalog import Catalog
-from mcpd.server.registry.entries import ResourceEntry
-from mcpd.server.registry.listing import make_cursor, read_cursor
+from mcpd.server.registry.entries import ResourceEntry, make_cursor, read_cursor
 
 _NAME = r"(?!.*--)[a-z0-9](?:[a-z0-9-]{0,62}[a-z0-9])?\Z"
 

@@ -24,7 +24,7 @@ from mcpd.protocol.types.base import NO_JSON
 from mcpd.protocol.types.features import CallToolResult, TextContent
 from mcpd.server.context.exchange import Exchange, Handler, checks_scopes, finished, missing_scopes
 from mcpd.server.registry.catalog import Catalog
-from mcpd.server.registry.listing import ActiveExtensions
+from mcpd.server.registry.entries import ActiveExtensions
 from mcpd.server.registry.rules import Needs
 from mcpd.transports.authentication import challenges_of
 

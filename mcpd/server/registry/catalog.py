@@ -15,7 +15,7 @@ from mcpd.protocol.types.features import (
     ListToolsResult,
 )
 from mcpd.server.functions.annotations import Function
-from mcpd.server.registry.listing import ActiveExtensions, Listing
+from mcpd.server.registry.entries import ActiveExtensions, Listing
 
 if TYPE_CHECKING:
     from mcpd.protocol.envelope import ClientIdentity

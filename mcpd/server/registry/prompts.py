@@ -26,7 +26,7 @@ from mcpd.server.functions.arguments import admitted_types, follow
 from mcpd.server.functions.signature import Callee, bind
 from mcpd.server.functions.threads import run_in_thread
 from mcpd.server.registry.content import BLOCKS
-from mcpd.server.registry.listing import ActiveExtensions, Entry
+from mcpd.server.registry.entries import ActiveExtensions, Entry
 
 if TYPE_CHECKING:
     from mcpd.server.functions.dependencies import Overrides

@@ -16,7 +16,7 @@ from mcpd.server.context.exchange import Exchange
 from mcpd.server.context.peer import is_failure
 from mcpd.server.functions.signature import Callee
 from mcpd.server.registry.content import resource_contents
-from mcpd.server.registry.listing import ActiveExtensions, Entry
+from mcpd.server.registry.entries import ActiveExtensions, Entry
 from mcpd.server.registry.uri_template import UriTemplate, as_uri, problem_of
 
 if TYPE_CHECKING:

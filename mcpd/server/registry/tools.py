@@ -25,8 +25,7 @@ from mcpd.server.functions.annotations import Function
 from mcpd.server.functions.results import is_block_list, output_hook
 from mcpd.server.functions.signature import Callee
 from mcpd.server.registry.content import Unwritable, encode_data, is_content, tool_result
-from mcpd.server.registry.entries import ToolEntry, ToolMeta
-from mcpd.server.registry.listing import ActiveExtensions, Entry
+from mcpd.server.registry.entries import ActiveExtensions, Entry, ToolEntry, ToolMeta
 
 if TYPE_CHECKING:
     from mcpd.protocol.wire.headers import Mirror

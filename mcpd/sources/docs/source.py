@@ -27,8 +27,7 @@ from mcpd.protocol.types.features import (
 from mcpd.server import Server
 from mcpd.server.context.exchange import Exchange
 from mcpd.server.extensions.ui.constants import UI
-from mcpd.server.registry.entries import Problem, ResourceEntry, TemplateEntry, ToolEntry
-from mcpd.server.registry.listing import ActiveExtensions, Entry
+from mcpd.server.registry.entries import ActiveExtensions, Entry, Problem, ResourceEntry, TemplateEntry, ToolEntry
 from mcpd.sources.docs.addresses import Addresses, PageHead, page_head
 from mcpd.sources.docs.files import File, scan
 from mcpd.sources.docs.page import (

@@ -13,8 +13,7 @@ from msgspec import Meta, Raw, Struct, structs
 
 from mcpd.protocol.types.features import CallToolResult, Tool
 from mcpd.server.context.exchange import Exchange
-from mcpd.server.registry.entries import ToolEntry, ToolMeta
-from mcpd.server.registry.listing import ActiveExtensions
+from mcpd.server.registry.entries import ActiveExtensions, ToolEntry, ToolMeta
 from mcpd.sources.docs.page import Kind
 from mcpd.sources.tables import DOING, ArgumentTable, Doing, ToolTable
 

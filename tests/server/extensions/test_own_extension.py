@@ -23,7 +23,7 @@ from support.wires import MODERN, OpenWire, each_version, envelope, memory_wire,
 from mcpd import Context, Params, Server
 from mcpd.errors import InvalidParams, LocalProtocolError, RegistrationError
 from mcpd.server.extensions.base import Extension, ToolAddition
-from mcpd.server.registry.listing import ActiveExtensions
+from mcpd.server.registry.entries import ActiveExtensions
 from mcpd.server.registry.rules import Condition
 from mcpd.server.settings import Option
 

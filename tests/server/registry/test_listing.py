@@ -13,7 +13,7 @@ from support.wires import Wire, each_version, each_wire, memory_wire
 
 from mcpd import Server
 from mcpd.errors import InvalidParams, RegistrationError
-from mcpd.server.registry.listing import ActiveExtensions, Listing
+from mcpd.server.registry.entries import ActiveExtensions, Listing
 
 
 class Thing:

@@ -7,8 +7,7 @@ from msgspec import Raw
 from mcpd import CallToolResult, Server, TextContent, Tool
 from mcpd.protocol.types.features import ReadResourceResult, Resource, TextResourceContents
 from mcpd.server.context.exchange import Exchange
-from mcpd.server.registry.entries import Entries, ResourceEntry, ToolEntry
-from mcpd.server.registry.listing import ActiveExtensions
+from mcpd.server.registry.entries import ActiveExtensions, Entries, ResourceEntry, ToolEntry
 
 
 @dataclass(frozen=True)

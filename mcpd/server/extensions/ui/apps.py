@@ -43,8 +43,7 @@ from mcpd.server.extensions.ui.meta import (
     visibility_of,
 )
 from mcpd.server.functions.annotations import Function
-from mcpd.server.registry.entries import Problem
-from mcpd.server.registry.listing import ActiveExtensions
+from mcpd.server.registry.entries import ActiveExtensions, Problem
 from mcpd.server.registry.resources import FixedResource
 
 if TYPE_CHECKING:

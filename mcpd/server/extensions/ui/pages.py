@@ -25,8 +25,7 @@ from mcpd.server.extensions.ui.meta import Visibility, view_meta
 from mcpd.server.extensions.ui.view import View, view_of
 from mcpd.server.functions.annotations import Function
 from mcpd.server.registry.catalog import Catalog
-from mcpd.server.registry.entries import ResourceEntry
-from mcpd.server.registry.listing import ActiveExtensions
+from mcpd.server.registry.entries import ActiveExtensions, ResourceEntry
 from mcpd.server.registry.tools import FunctionTool
 from mcpd.transports.files import bundled_folder
 
