@@ -153,15 +153,15 @@ def _choices(choices: Any) -> tuple[dict[str, Any], Any]:
     # Returns the schema and type of a choice: of these strings, or of several if they are in a nested list.
     # A dict has a title for each string.
     is_multiple = isinstance(choices, list) and len(choices) == 1 and isinstance(choices[0], (list, dict))
-    given = choices[0] if is_multiple else choices
-    if not given or not all(isinstance(name, str) for name in given):
+    options = choices[0] if is_multiple else choices
+    if not options or not all(isinstance(name, str) for name in options):
         raise ValueError(f"Invalid response_type format. Received: {choices}")
 
-    names = tuple(given)
+    names = tuple(options)
     kind: Any = Literal[names]
     value: dict[str, Any]
-    if isinstance(given, dict):
-        titled = [{"const": name, "title": given[name].get("title", name)} for name in names]
+    if isinstance(options, dict):
+        titled = [{"const": name, "title": options[name].get("title", name)} for name in names]
         value = {"anyOf": titled} if is_multiple else {"oneOf": titled, "type": "string"}
     else:
         value = {"enum": list(names), "type": "string"}

@@ -61,13 +61,13 @@ class _Settings(BaseModel):
     stateless_http: bool = False
 
     @classmethod
-    def load(cls, given: dict[str, Any]) -> Self:
+    def load(cls, arguments: dict[str, Any]) -> Self:
         # Returns the given settings, completed by the environment. Raises pydantic's ValidationError.
-        values = dict(given)
+        values = dict(arguments)
         for name, field in cls.model_fields.items():
             text = os.environ.get(f"FASTMCP_{name.upper()}")
             # Arguments of the constructor go before the environment.
-            if text is not None and name not in given and field.annotation is not Any:
+            if text is not None and name not in arguments and field.annotation is not Any:
                 is_list = field.annotation == list[str]
                 values[name] = from_json(text) if is_list else text.upper() if name == "log_level" else text
 
@@ -91,13 +91,13 @@ class SdkSettings(_Settings):
     transport_security: Any = None
 
     @classmethod
-    def of(cls, given: dict[str, Any]) -> Self:
+    def of(cls, arguments: dict[str, Any]) -> Self:
         """Return the settings of a constructor. Raises TypeError for an unknown one."""
-        unknown = [name for name in given if name not in cls.model_fields]
+        unknown = [name for name in arguments if name not in cls.model_fields]
         if unknown:
             raise TypeError(f"FastMCP.__init__() got an unexpected keyword argument {unknown[0]!r}")
 
-        return cls.load(given)
+        return cls.load(arguments)
 
 
 class FastMCPSettings(_Settings):

@@ -204,8 +204,8 @@ class Rule(NamedTuple):
         version = self.filters.get("version")
         if version is not None and str(getattr(version, "eq", version)) != component.version:
             return False
-        wanted = {name: values for name, values in self.filters.items() if name in actual and values is not None}
-        return all(not actual[name].isdisjoint(values) for name, values in wanted.items())
+        filters = {name: values for name, values in self.filters.items() if name in actual and values is not None}
+        return all(not actual[name].isdisjoint(values) for name, values in filters.items())
 
 
 class Visibility:

@@ -615,8 +615,12 @@ class ResourceTemplate(Component):
         if not path | query:
             raise ValueError("URI template must contain at least one parameter")
 
-        known = {name: each for name, each in function.arguments.items() if each.kind is not each.VAR_KEYWORD}
-        required = {name for name, each in known.items() if each.default is each.empty}
+        known = {
+            name: parameter
+            for name, parameter in function.arguments.items()
+            if parameter.kind is not parameter.VAR_KEYWORD
+        }
+        required = {name for name, parameter in known.items() if parameter.default is parameter.empty}
         if wrong := query - (known.keys() - required):
             raise ValueError(f"Query parameters {wrong} must be optional function parameters with default values")
         if not required <= path:

@@ -199,8 +199,8 @@ class Context(SharedContext):
         """Ask the user with a form for a text, a number, a choice, a model or a dataclass."""
         from mcpd.compat.elicitation import elicit
 
-        wanted = schema if response_type is None else response_type
-        return await elicit(self.session, message, wanted, response_title, response_description)
+        kind = schema if response_type is None else response_type
+        return await elicit(self.session, message, kind, response_title, response_description)
 
     async def sample(self, messages: Any, system_prompt: str | None = None, **options: Any) -> SamplingResult:
         """Sample from the client's model. Raises NotHere for tools and typed results."""

@@ -79,16 +79,16 @@ class Function:
                 raise ValueError(f"Functions with positional-only parameters are not supported as {kind}")
 
     def _find_injected(self) -> dict[str, Dependency[Any]]:
-        found: dict[str, Dependency[Any]] = {}
+        injected: dict[str, Dependency[Any]] = {}
         for name, parameter in self.signature.parameters.items():
             hint = self.hints.get(name, parameter.annotation)
             if isinstance(parameter.default, Dependency):
-                found[name] = parameter.default
+                injected[name] = parameter.default
             elif includes(hint, SharedContext):
-                found[name] = CurrentContext() if parameter.default is parameter.empty else OptionalCurrentContext()
+                injected[name] = CurrentContext() if parameter.default is parameter.empty else OptionalCurrentContext()
             elif get_origin(hint) is Annotated:
-                found.update((name, mark) for mark in get_args(hint)[1:] if isinstance(mark, Dependency))
-        return found
+                injected.update((name, mark) for mark in get_args(hint)[1:] if isinstance(mark, Dependency))
+        return injected
 
     @property
     def doc(self) -> str | None:
@@ -225,7 +225,7 @@ def dropped_lines(doc: str | None) -> list[str]:
 
 def _sections(lines: list[str]) -> list[tuple[str, list[str]]]:
     # Returns each heading with its indented block. Lines outside of sections have the heading "".
-    found: list[tuple[str, list[str]]] = [("", [])]
+    sections: list[tuple[str, list[str]]] = [("", [])]
     is_code = False
     at = 0
     while at < len(lines):
@@ -233,13 +233,13 @@ def _sections(lines: list[str]) -> list[tuple[str, list[str]]]:
         heading = None if is_code or (at and lines[at - 1].strip()) else _HEADING.match(lines[at])
         end = at + 1
         if heading is None or not "".join(lines[end : end + 1]).startswith(" "):
-            found[-1][1].append(lines[at])
+            sections[-1][1].append(lines[at])
         else:
             while end < len(lines) and (lines[end].startswith(" ") or not lines[end].strip()):
                 end += 1
-            found += [(heading[1].lower(), lines[at + 1 : end]), ("", [])]
+            sections += [(heading[1].lower(), lines[at + 1 : end]), ("", [])]
         at = end
-    return found
+    return sections
 
 
 def _indent(block: list[str]) -> int:
@@ -254,17 +254,17 @@ def _is_prose(block: list[str]) -> bool:
 
 def _entries(block: list[str]) -> dict[str, str]:
     # Returns the texts of `name (type): text`. Lines that are indented below lose two indents, or all they have.
-    found: dict[str, list[str]] = {}
+    entries: dict[str, list[str]] = {}
     current: list[str] = []
     indent = _indent(block)
     for line in block:
         text = line[indent:]
         if text[:1].strip():
             entry = _ENTRY.match(text)
-            current = [] if entry is None else found.setdefault(entry[1], [entry[2]])
+            current = [] if entry is None else entries.setdefault(entry[1], [entry[2]])
         else:
             current.append(line[2 * indent :] if line.startswith(2 * indent * " ") else line.lstrip())
-    return {name: "\n".join(texts).rstrip("\n") for name, texts in found.items()}
+    return {name: "\n".join(texts).rstrip("\n") for name, texts in entries.items()}
 
 
 T = TypeVar("T")
@@ -429,8 +429,8 @@ def pruned(schema: dict[str, Any]) -> dict[str, Any]:
 def _definition(schema: dict[str, Any], ref: Any) -> dict[str, Any] | None:
     if not isinstance(ref, str) or not ref.startswith(_DEFINITIONS):
         return None
-    found = schema.get("$defs", {}).get(ref.removeprefix(_DEFINITIONS))
-    return found if isinstance(found, dict) else None
+    definition = schema.get("$defs", {}).get(ref.removeprefix(_DEFINITIONS))
+    return definition if isinstance(definition, dict) else None
 
 
 def remove_titles(node: dict[str, Any]) -> None:
@@ -442,13 +442,13 @@ def remove_titles(node: dict[str, Any]) -> None:
 
 
 def is_object(schema: dict[str, Any]) -> bool:
-    found: dict[str, Any] | None = schema
+    node: dict[str, Any] | None = schema
     seen = []
-    while found is not None and found not in seen:
-        if found.get("type") == "object" or "properties" in found:
+    while node is not None and node not in seen:
+        if node.get("type") == "object" or "properties" in node:
             return True
-        seen.append(found)
-        found = _definition(schema, found.get("$ref"))
+        seen.append(node)
+        node = _definition(schema, node.get("$ref"))
     return False
 
 

@@ -388,9 +388,11 @@ class FastMCP(HighLevelServer, Generic[LifespanResultT]):
 
     def _own(self, kind: _Kind, identity: str, version: Any = None) -> Any:
         # A component is not called while it is disabled, even if a client knows its name.
-        enabled = [one for one in self._enabled(self._stores[kind].all()) if one.identity == identity]
+        enabled = [component for component in self._enabled(self._stores[kind].all()) if component.identity == identity]
         if version is not None:
-            return next((one for one in enabled if one.version == str(getattr(version, "eq", version))), None)
+            return next(
+                (component for component in enabled if component.version == str(getattr(version, "eq", version))), None
+            )
         return next(iter(newest(enabled)), None)
 
     async def _mounted(self, kind: _Kind, identity: str) -> tuple[Any, str, Any]:
@@ -427,12 +429,12 @@ class FastMCP(HighLevelServer, Generic[LifespanResultT]):
         """Call a tool. Raises NotFoundError, ValidationError, and ToolError with a message for the model."""
 
         async def last(context: MiddlewareContext[Any]) -> Any:
-            called, sent = context.message.name, context.message.arguments or {}
+            called, values = context.message.name, context.message.arguments or {}
             tool = self._own(_TOOLS, called, version)
             if tool is not None:
-                return await self._guarded(partial(tool.run, sent), ToolError, f"calling tool {called!r}")
+                return await self._guarded(partial(tool.run, values), ToolError, f"calling tool {called!r}")
             server, own_name = await self._mounted_or_raise(called, _TOOLS)
-            return await server.call_tool(own_name, sent)
+            return await server.call_tool(own_name, values)
 
         message = features.CallToolRequestParams(name=name, arguments=arguments or {})
         result: ToolResult = await self._through("tools/call", message, last)
@@ -442,17 +444,17 @@ class FastMCP(HighLevelServer, Generic[LifespanResultT]):
         """Read a resource. Raises NotFoundError, ResourceError."""
 
         async def last(context: MiddlewareContext[Any]) -> Any:
-            wanted = str(context.message.uri)
-            action = f"reading resource {wanted!r}"
-            resource = self._own(_RESOURCES, wanted, version)
+            target = str(context.message.uri)
+            action = f"reading resource {target!r}"
+            resource = self._own(_RESOURCES, target, version)
             if resource is not None:
                 return await self._guarded(resource.result, ResourceError, action)
             for template in self._enabled(self._stores[_TEMPLATES].all()):
-                variables = template.matches(wanted)
+                variables = template.matches(target)
                 if variables is not None:
-                    return await self._guarded(partial(template.result, wanted, variables), ResourceError, action)
+                    return await self._guarded(partial(template.result, target, variables), ResourceError, action)
             # A resource of any mounted server comes before the templates of all mounted servers.
-            server, own_uri = await self._mounted_or_raise(wanted, _RESOURCES, _TEMPLATES)
+            server, own_uri = await self._mounted_or_raise(target, _RESOURCES, _TEMPLATES)
             return await server.read_resource(own_uri)
 
         message = features.ReadResourceRequestParams(uri=str(uri))  # type: ignore[arg-type]
@@ -465,12 +467,12 @@ class FastMCP(HighLevelServer, Generic[LifespanResultT]):
         """Return the messages of a prompt. Raises NotFoundError, ValidationError, PromptError."""
 
         async def last(context: MiddlewareContext[Any]) -> Any:
-            wanted, sent = context.message.name, context.message.arguments
-            prompt = self._own(_PROMPTS, wanted, version)
+            called, values = context.message.name, context.message.arguments
+            prompt = self._own(_PROMPTS, called, version)
             if prompt is not None:
-                return await self._guarded(partial(prompt.result, sent), PromptError, f"rendering prompt {wanted!r}")
-            server, own_name = await self._mounted_or_raise(wanted, _PROMPTS)
-            return await server.render_prompt(own_name, sent)
+                return await self._guarded(partial(prompt.result, values), PromptError, f"rendering prompt {called!r}")
+            server, own_name = await self._mounted_or_raise(called, _PROMPTS)
+            return await server.render_prompt(own_name, values)
 
         message = features.GetPromptRequestParams(name=name, arguments=arguments)
         result: PromptResult = await self._through("prompts/get", message, last)
@@ -605,8 +607,8 @@ def _registered(function: Any, add: Callable[[Any], object]) -> Any:
 
 def _requested_version(request: Any) -> str | None:
     # Returns the version of a component that the client asks for in `_meta.fastmcp.version`.
-    wanted = getattr(request.params.meta, "fastmcp", None) if request.params.meta is not None else None
-    return str(wanted["version"]) if isinstance(wanted, dict) and wanted.get("version") else None
+    own = getattr(request.params.meta, "fastmcp", None) if request.params.meta is not None else None
+    return str(own["version"]) if isinstance(own, dict) and own.get("version") else None
 
 
 @contextmanager

@@ -126,8 +126,8 @@ class Server(Generic[LifespanResultT, RequestT]):
 
     def __class_getitem__(cls, parameters: Any) -> Any:
         # Version 2 has one parameter, version 1 two.
-        given = parameters if isinstance(parameters, tuple) else (parameters,)
-        return super().__class_getitem__((*given, Any)[:2])  # type: ignore[misc]
+        arguments = parameters if isinstance(parameters, tuple) else (parameters,)
+        return super().__class_getitem__((*arguments, Any)[:2])  # type: ignore[misc]
 
     # -- lists -------------------------------------------------------------------------------
 

@@ -399,8 +399,8 @@ class ServerSession:
 
     def check_client_capability(self, capability: features.ClientCapabilities) -> bool:
         """Return whether the client has all these capabilities."""
-        wanted = capability.model_dump(by_alias=True, exclude_none=True, mode="json")
-        return _includes(to_builtins(self._exchange.client.capabilities), wanted)
+        required = capability.model_dump(by_alias=True, exclude_none=True, mode="json")
+        return _includes(to_builtins(self._exchange.client.capabilities), required)
 
     # -- requests ----------------------------------------------------------------------------
 
@@ -579,8 +579,8 @@ class ServerSession:
         await exchange.peer.notify(method, params, exchange.call if exchange.call.is_open else None)
 
 
-def _includes(offered: Any, wanted: Any) -> bool:
+def _includes(offered: Any, required: Any) -> bool:
     # Returns whether `offered` has each member of `wanted`, at every depth. Flags must be set as wanted.
-    if isinstance(wanted, Mapping):
-        return offered is not None and all(_includes(offered.get(name), value) for name, value in wanted.items())
-    return offered is not None and (offered or wanted is not True)
+    if isinstance(required, Mapping):
+        return offered is not None and all(_includes(offered.get(name), value) for name, value in required.items())
+    return offered is not None and (offered or required is not True)

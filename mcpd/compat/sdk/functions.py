@@ -136,10 +136,10 @@ def _field(parameter: inspect.Parameter) -> tuple[str, Any]:
 
 def function_name(function: Callable[..., Any], name: str | None) -> str:
     """Return the given name or the function's. Raises ValueError for a lambda without a name."""
-    found = name or function.__name__
-    if found == "<lambda>":
+    chosen = name or function.__name__
+    if chosen == "<lambda>":
         raise ValueError("You must provide a name for lambda functions")
-    return found
+    return chosen
 
 
 def type_hints(function: Any) -> dict[str, Any]:

@@ -272,13 +272,13 @@ class _Resolver:
 
 
 def _marked(fn: Callable[..., Any]) -> dict[str, _Parameter]:
-    found: dict[str, _Parameter] = {}
+    parameters: dict[str, _Parameter] = {}
     for name, hint in type_hints(fn).items():
         if name != "return" and get_origin(hint) is Annotated:
             kind, *marks = get_args(hint)
             takes_result = includes(kind, _RESULTS)
-            found.update((name, _Parameter(mark.fn, takes_result)) for mark in marks if isinstance(mark, Resolve))
-    return found
+            parameters.update((name, _Parameter(mark.fn, takes_result)) for mark in marks if isinstance(mark, Resolve))
+    return parameters
 
 
 def _check(fn: Callable[..., Any], known: set[str], above: tuple[Any, ...]) -> None:

@@ -59,8 +59,8 @@ class Context(SharedContext, Generic[SessionT, LifespanContextT, RequestT]):
 
     def __class_getitem__(cls, parameters: Any) -> Any:
         # Two parameters are enough: the third has a default.
-        given = parameters if isinstance(parameters, tuple) else (parameters,)
-        return super().__class_getitem__((*given, Any, Any, Any)[:3])  # type: ignore[misc]
+        arguments = parameters if isinstance(parameters, tuple) else (parameters,)
+        return super().__class_getitem__((*arguments, Any, Any, Any)[:3])  # type: ignore[misc]
 
     def _current(self) -> RequestContext[Any, Any, Any] | None:
         return self._request_context

@@ -193,8 +193,8 @@ def parse_request(request: Any) -> InputRequest:
     if isinstance(request, BaseRequest):
         return request  # type: ignore[return-value]
 
-    found: InputRequest = TypeAdapter(InputRequest).validate_python(request)
-    return found
+    message: InputRequest = TypeAdapter(InputRequest).validate_python(request)
+    return message
 
 
 # -- what servers send -----------------------------------------------------------------------
