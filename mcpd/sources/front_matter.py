@@ -16,7 +16,6 @@ from msgspec import json
 
 _MAX_CHARACTERS = 64 * 1024
 _MAX_DEPTH = 20
-_INSTALL = "pip install 'mcpd-server[yaml]'"
 
 # `re` compiles these when they are first needed.
 _FENCE = r"(---|\+\+\+)[ \t]*(?=\n|\Z)"
@@ -171,7 +170,8 @@ def _parsed(head: str) -> dict[str, Any]:
     try:
         import yaml
     except ModuleNotFoundError:
-        raise FrontMatterError(1, f"its front matter is YAML, which requires PyYAML: {_INSTALL}") from None
+        text = "its front matter is YAML, which requires PyYAML: pip install 'mcpd-server[yaml]'"
+        raise FrontMatterError(1, text) from None
 
     def value(event: Any, depth: int) -> Any:
         if getattr(event, "anchor", None) is not None:

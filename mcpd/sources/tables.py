@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias, get_args
 
 from msgspec import Meta, Struct
 
@@ -92,7 +92,7 @@ def pattern_message(text: str) -> str:
 Doing: TypeAlias = Literal["search", "list_sections", "read_section", "read_page", "find_code", "look_up"]
 """The operations of tools over documents."""
 
-DOING: tuple[Doing, ...] = ("search", "list_sections", "read_section", "read_page", "find_code", "look_up")
+DOING: tuple[Doing, ...] = get_args(Doing)
 
 PROFILES = ("terragrunt",)
 """The values of `tools` in `[docs]` that name a file in assets/docs_profiles/."""

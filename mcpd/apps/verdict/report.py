@@ -122,7 +122,22 @@ class _Report(Struct, kw_only=True, rename="camel"):
     @property
     def causes(self) -> list[Cause]:
         """The failures, then the warnings of `checks`, grouped by cause."""
-        return _causes(self.checks)
+        groups: dict[str, list[tuple[str, Finding]]] = {}
+        for check in self.checks:
+            for finding in check.findings:
+                if finding.severity != "note":
+                    groups.setdefault(finding.cause or finding.text, []).append((check.name, finding))
+
+        found = []
+        for group in groups.values():
+            worst = next((finding for _, finding in group if finding.severity == "failure"), group[0][1])
+            places = {reported_url(finding.url) if finding.url else finding.text for _, finding in group}
+            # A browser reports only the origin of some addresses.
+            others = len({place for place in places if not re.fullmatch(r"\w+://[^/]*", place)} or places) - 1
+            text = f"{worst.text}; and {others} more like it" if others else worst.text
+            names = list(dict.fromkeys(name for name, _ in group))
+            found.append(Cause(severity=worst.severity, text=text, advice=worst.advice, checks=names))
+        return sorted(found, key=lambda cause: cause.severity != "failure")
 
     @property
     def failures(self) -> list[str]:
@@ -223,25 +238,6 @@ def reported_url(url: str) -> str:
     if text.startswith(("data:", "blob:")):
         return text[:5]
     return f"https:{text}" if text.startswith("//") else text.removeprefix("./").lstrip("/")
-
-
-def _causes(checks: Iterable[Check]) -> list[Cause]:
-    groups: dict[str, list[tuple[str, Finding]]] = {}
-    for check in checks:
-        for finding in check.findings:
-            if finding.severity != "note":
-                groups.setdefault(finding.cause or finding.text, []).append((check.name, finding))
-
-    found = []
-    for group in groups.values():
-        worst = next((finding for _, finding in group if finding.severity == "failure"), group[0][1])
-        places = {reported_url(finding.url) if finding.url else finding.text for _, finding in group}
-        # A browser reports only the origin of some addresses.
-        others = len({place for place in places if not re.fullmatch(r"\w+://[^/]*", place)} or places) - 1
-        text = f"{worst.text}; and {others} more like it" if others else worst.text
-        names = list(dict.fromkeys(name for name, _ in group))
-        found.append(Cause(severity=worst.severity, text=text, advice=worst.advice, checks=names))
-    return sorted(found, key=lambda cause: cause.severity != "failure")
 
 
 def junit_xml(report: AppsReport) -> str:

@@ -30,7 +30,7 @@ from mcpd.apps.verdict.browser import AppBrowser, read_asset
 from mcpd.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from playwright.async_api import ConsoleMessage, FloatRect, Frame, Page, Request, Response
+    from playwright.async_api import ConsoleMessage, FloatRect, Page, Request, Response
 
 UNRESPONSIVE_SECONDS: Final = 20.0
 """A page that does not answer for this long is closed."""
@@ -176,18 +176,14 @@ class Trial:
             return None
         try:
             async with asyncio.timeout(10):
-                await self._add_look(frame)
+                if not await frame.evaluate("() => '__mcpdLook' in window"):
+                    look = read_asset("look.js")
+                    await frame.evaluate(
+                        f"() => {{ Object.defineProperty(window, '__mcpdLook', {{ value: {look} }}); }}"
+                    )
                 return await frame.evaluate(f"(given) => ({function})(window.__mcpdLook, given)", argument)
         except (Error, TimeoutError):
             return None
-
-    async def _add_look(self, frame: Frame) -> None:
-        from playwright.async_api import Error
-
-        with suppress(Error):
-            if not await frame.evaluate("() => '__mcpdLook' in window"):
-                look = read_asset("look.js")
-                await frame.evaluate(f"() => {{ Object.defineProperty(window, '__mcpdLook', {{ value: {look} }}); }}")
 
     async def picture(self) -> str:
         """Return a picture of the whole frame as a PNG in base64, or an empty string if it has no height."""

@@ -28,11 +28,6 @@ class Addresses(Struct, frozen=True):
     """The URI of a section after the base, with `{section}`."""
     slug_of: Callable[[str], str]
 
-    @property
-    def overview(self) -> str:
-        """The URI of the overview. It cannot be the URI of a page, because pages have a suffix."""
-        return f"{self.base}overview"
-
     def page(self, path: str) -> str:
         if "{url}" in self.page_form:
             return self.base + self.page_form.replace("{url}", quoted(self.url(path) or path, ""))
@@ -40,7 +35,8 @@ class Addresses(Struct, frozen=True):
 
     def section(self, name: str) -> str:
         """Return the URI of a section. Pages outside sections are listed in the overview, so "" gives its URI."""
-        return self.base + self.section_form.replace("{section}", quoted(name)) if name else self.overview
+        # The overview cannot have the URI of a page, because pages have a suffix.
+        return self.base + (self.section_form.replace("{section}", quoted(name)) if name else "overview")
 
     def url(self, path: str) -> str:
         """Return the URL at which a page is published, or ""."""

@@ -56,7 +56,7 @@ class Indexer:
         self._store_there = threading.Event()
         self._changed: set[str] | None = None  # None: scan the whole folder
         self._thread: threading.Thread | None = None
-        self._unreadable: dict[str, str] = {}
+        self.unreadable: dict[str, str] = {}
         self._left_out: list[LeftOut] = []
         self._store: Store | None = None
         self.files: dict[str, File] | None = None
@@ -119,7 +119,7 @@ class Indexer:
     @property
     def left_out(self) -> list[LeftOut]:
         """The first files that are not pages, with the reasons."""
-        found = [*self._left_out, *(LeftOut(path, why) for path, why in sorted(self._unreadable.items()))]
+        found = [*self._left_out, *(LeftOut(path, why) for path, why in sorted(self.unreadable.items()))]
         return found[:MAX_LEFT_OUT]
 
     def titles(self) -> dict[str, tuple[str, str, int]]:
@@ -132,9 +132,6 @@ class Indexer:
                 return {path: (title, description, place) for path, title, description, place in rows}
         except sqlite3.Error:  # closed or damaged, which the next search notices
             return {}
-
-    def is_unreadable(self, path: str) -> bool:
-        return path in self._unreadable
 
     def stop(self) -> None:
         self._stop.set()
@@ -228,7 +225,7 @@ class Indexer:
                     remove(connection, path)
         with self._store.read() as connection:
             problems = connection.execute("SELECT path, problem FROM files WHERE problem IS NOT NULL LIMIT 1000")
-            self._unreadable = {path: problem for path, problem in problems if path in files}
+            self.unreadable = {path: problem for path, problem in problems if path in files}
         left = ((file, known.get(file.path)) for file in to_do)
         try:
             while self._index_some(left):
@@ -298,8 +295,8 @@ class Indexer:
     def _write(self, connection: sqlite3.Connection, read: _Read) -> None:
         path = read.file.path
         if read.problem is not None:
-            if len(self._unreadable) < MAX_LEFT_OUT:
-                self._unreadable[path] = read.problem
+            if len(self.unreadable) < MAX_LEFT_OUT:
+                self.unreadable[path] = read.problem
             put_problem(connection, read.file, read.digest, read.problem)
             return
 
@@ -308,7 +305,7 @@ class Indexer:
             if not _is_known(read.file, known):
                 touch(connection, known[0], read.file)
         elif read.page is not None:
-            self._unreadable.pop(path, None)
+            self.unreadable.pop(path, None)
             put_page(connection, read.file, read.digest, read.page)
 
 

@@ -77,7 +77,11 @@ class Library:
 
     def refresh(self, changed: Iterable[str] | None = None) -> None:
         """Update the index in the background for these paths, relative or absolute, or for all files."""
-        self._index.refresh(None if changed is None else [self._relative(path) for path in changed])
+        if changed is not None:
+            # A path that is relative already stays as it is.
+            paths = (os.path.relpath(os.path.join(self.folder, path), self.folder) for path in changed)
+            changed = [path.replace(os.sep, "/") for path in paths]
+        self._index.refresh(changed)
 
     @property
     def progress(self) -> Progress:
@@ -179,9 +183,6 @@ class Library:
         files = self._index.files
         return self.scan() if files is None else files
 
-    def _relative(self, path: str) -> str:
-        return os.path.relpath(path, self.folder).replace(os.sep, "/") if os.path.isabs(path) else path
-
     def _answer(self, question: Callable[[State, str | None], R], section: str | None, since: float) -> R:
         # Run a search once all pages are indexed or the waiting time is over. A damaged index is created again.
         index = self._index
@@ -250,7 +251,7 @@ class Library:
         found = []
         for path in paths:
             file = files.get(path)
-            if file is None or self._index.is_unreadable(path):
+            if file is None or path in self._index.unreadable:
                 continue
             title, description, order = known.get(path) or (title_of(path), "", order_of(path))
             mime_type, section = mime_type_of(file.kind), section_of(path)

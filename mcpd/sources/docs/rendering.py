@@ -29,11 +29,6 @@ _SHOWN = re.compile(r"https?://[^\s/]", re.IGNORECASE)
 _MAX_LENGTH = 2000
 
 
-def is_shown(target: str) -> bool:
-    """Return whether an address is an http or https URL with a host."""
-    return len(target) <= _MAX_LENGTH and bool(_SHOWN.match(target)) and target.isprintable()
-
-
 def names_of(paths: Iterable[str]) -> dict[str, str]:
     """Return the names that links use for pages, mapped to their paths: the paths, and the addresses on a site without
     numbers and suffixes.
@@ -151,7 +146,7 @@ def _link_open(self: Any, tokens: Sequence[Token], at: int, options: Any, env: M
         tags.append("</a>")
         page, anchor = found
         return f'<a href="#" data-page="{html.escape(page)}" data-anchor="{html.escape(anchor)}"{titled}>'
-    if is_shown(target):
+    if len(target) <= _MAX_LENGTH and _SHOWN.match(target) and target.isprintable():
         tags.append("</a>")
         return f'<a href="{html.escape(target)}" target="_blank" rel="noreferrer noopener"{titled}>'
     tags.append("</span>")

@@ -188,8 +188,6 @@ RESULTS: dict[Doing, tuple[type[Struct], tuple[str, ...]]] = {
 }
 """The result of each operation, and its fields that are hidden by default."""
 
-_OF = "of"
-
 Project = Callable[[dict[str, Any]], dict[str, Any]]
 
 
@@ -219,7 +217,7 @@ def _shape(kind: type[Struct], said: Mapping[str, Any], where: str) -> Shape:
     steps: list[tuple[str, str, Project | None]] = []
     for name, value in said.items():
         inner = value if isinstance(value, Mapping) else None
-        source = inner.get(_OF, name) if inner is not None else value
+        source = inner.get("of", name) if inner is not None else value
         field = known.get(source) if isinstance(source, str) else None
         if field is None or not name.isidentifier():
             raise ConfigurationError(f"{where}.{printable(name)}: expected one of {', '.join(known)}")
@@ -229,7 +227,7 @@ def _shape(kind: type[Struct], said: Mapping[str, Any], where: str) -> Shape:
             item = _item(member)
             if item is None:
                 raise ConfigurationError(f"{where}.{name}: {source} is not a list; write {name} = {source!r}")
-            below = _shape(item, {key: one for key, one in inner.items() if key != _OF}, f"{where}.{name}")
+            below = _shape(item, {key: one for key, one in inner.items() if key != "of"}, f"{where}.{name}")
             member, project = list[below.kind], below.project  # type: ignore[name-defined]
             if not field.required:
                 member = member | UnsetType
