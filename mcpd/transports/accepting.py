@@ -13,6 +13,7 @@ import os
 import socket
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, TypeVar
 
 from msgspec import Struct
@@ -54,10 +55,8 @@ def raise_descriptor_limit() -> None:
     limits = _limits()
     if resource is not None and limits is not None and limits[0] < limits[1]:
         hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-        try:
+        with suppress(OSError, ValueError):  # keep the current limit
             resource.setrlimit(resource.RLIMIT_NOFILE, (max(limits[0], min(limits[1], _MOST_DESCRIPTORS)), hard))
-        except (OSError, ValueError):
-            pass  # keep the current limit
 
 
 def _open_now() -> int:

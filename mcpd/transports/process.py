@@ -133,11 +133,9 @@ def _write(data: bytes) -> int:
     poll = select.poll()
     poll.register(_STDERR, select.POLLOUT)
     written = 0
-    try:
+    with suppress(OSError):  # nobody reads it, or it is closed
         while written < len(data) and any(event & select.POLLOUT for _, event in poll.poll(0)):
             written += os.write(_STDERR, data[written : written + _PIECE_BYTES])
-    except OSError:
-        pass  # nobody reads it, or it is closed
     return written
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import socket
 import time
+from contextlib import suppress
 
 from mcpd.errors import ConfigurationError
 
@@ -82,10 +83,8 @@ def _handed_over() -> tuple[int, list[str]]:
             for name in ("LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES"):
                 os.environ.pop(name, None)
             for number in range(_FIRST, _FIRST + _taken[own][0]):
-                try:
+                with suppress(OSError):  # `_copy_of` reports it
                     os.set_inheritable(number, False)
-                except OSError:
-                    pass  # `_copy_of` reports it
 
     return _taken[own]
 

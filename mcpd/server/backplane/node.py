@@ -12,6 +12,7 @@ import logging
 import os
 import re
 from collections.abc import Callable, Coroutine, Sequence
+from contextlib import suppress
 from functools import partial
 from hashlib import sha256
 from inspect import iscoroutinefunction
@@ -83,11 +84,9 @@ class Node:
         await asyncio.shield(self._starting)
 
     async def _start(self) -> None:
-        try:
+        with suppress(BackplaneAway):  # the id is random, so it is unique anyway
             while not await self.backplane.set(f"n:{self.id}", b"1", _LEASE, only_new=True):
                 self.id = token_hex(NODE_ID_LENGTH // 2)  # another node has that id
-        except BackplaneAway:
-            pass  # the id is random, so it is unique anyway
 
         self._subscribed = [(channel, partial(self._receive, channel)) for channel in (_ALL, f"n:{self.id}")]
         subscribing = (self.backplane.subscribe(*each) for each in self._subscribed)
@@ -103,10 +102,8 @@ class Node:
         """Renew the key that shows that this node is alive."""
         while True:
             await asyncio.sleep(_RENEW_EVERY)
-            try:
+            with suppress(BackplaneAway):
                 await self.backplane.set(f"n:{self.id}", b"1", _LEASE)
-            except BackplaneAway:
-                pass
 
     async def aclose(self) -> None:
         """Send posted messages, and unsubscribe. Safe to call twice; `start` subscribes again."""
@@ -116,10 +113,8 @@ class Node:
             self._renewing = None
             for channel, receive in self._subscribed:
                 await self.backplane.unsubscribe(channel, receive)
-            try:
+            with suppress(BackplaneAway):
                 await self.backplane.delete(f"n:{self.id}")
-            except BackplaneAway:
-                pass
 
         if self._posted:
             await asyncio.wait(self._posted, timeout=1)
@@ -264,10 +259,8 @@ class NodeChanges:
     def publish(self, kind: Kind, uri: str | None, by: Subscriber) -> None:
         if self._loop is None:
             return  # before serving begins, registering an entry is not a change
-        try:
+        with suppress(RuntimeError):  # it is closed
             self._loop.call_soon_threadsafe(self._changed, kind, uri)
-        except RuntimeError:
-            pass  # it is closed
 
     def _changed(self, kind: Kind, uri: str | None) -> None:
         if not self._due:

@@ -73,10 +73,8 @@ class RedisBus:
                 await self._send(self._pubsub.unsubscribe, channel)
 
     async def _send(self, command: Callable[[str], Awaitable[Any]], channel: str) -> None:
-        try:
+        with suppress(OSError, RedisError):  # the reader notices the loss and subscribes to all channels again
             await command(channel)
-        except (OSError, RedisError):
-            pass  # the reader notices the loss and subscribes to all channels again
 
     async def publish(self, channel: str, data: bytes) -> int:
         """Publish through the client of the subscriptions: in a cluster, other members do not know all subscribers."""
@@ -123,10 +121,8 @@ class RedisBus:
             wait = min(wait * 2, _BACK_OFF[1])
 
     async def _close(self, pubsub: PubSub) -> None:
-        try:
+        with suppress(OSError, RedisError):
             await pubsub.aclose()  # type: ignore[no-untyped-call, unused-ignore]
-        except (OSError, RedisError):
-            pass
 
     async def _read(self, pubsub: PubSub, is_first: bool) -> None:
         """Deliver messages. Raises OSError or RedisError when the connection is lost or does not respond."""
@@ -235,10 +231,8 @@ class RedisBackplane(Remote):
         sentinels: list[Redis] = [] if manager is None else manager.sentinels
         for client in (self._client, self._bus_of_cluster, *sentinels):
             if client is not None:
-                try:
+                with suppress(OSError, RedisError):  # it was closed before
                     await client.aclose()
-                except (OSError, RedisError):
-                    pass  # it was closed before
 
         # A later command may run in another event loop: nothing of the old client is kept.
         self._client, self._bus_of_cluster, self._waiting = _client(self._url), None, []

@@ -11,6 +11,7 @@ import asyncio
 import logging
 import socket
 from collections.abc import Callable, Coroutine, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Annotated, Any, TypeAlias, cast
 
@@ -248,10 +249,8 @@ class SharedBackplane(Remote):
 
     async def unsubscribe(self, channel: str, receive: Receive) -> None:
         if self._local.remove(channel, receive):
-            try:
+            with suppress(BackplaneAway):  # messages for it are ignored
                 await self._ask("unsubscribe", channel)
-            except BackplaneAway:
-                pass  # messages for it are ignored
 
     def on_gap(self, callback: Callable[[], object]) -> None:
         self._local.on_gap(callback)

@@ -9,6 +9,7 @@ import asyncio
 import os
 import socket
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from contextvars import copy_context
 from typing import TYPE_CHECKING
 
@@ -128,10 +129,8 @@ class HttpListener:
         self._state.is_draining = True
         self._acceptor.close(takes_waiting=is_first and (not self._given or self._is_last_on_given()))
         if self._address.path and not self._given:
-            try:
+            with suppress(OSError):  # closed already
                 os.unlink(self._address.path)
-            except OSError:
-                pass  # closed already
 
         self._websockets.pause()
         for connection in list(self._state.connections):

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from functools import partial
 from secrets import token_hex
 from typing import Any
@@ -415,9 +416,7 @@ class Nodes:
         """Return the parts of a batch that are for this node, and forward the others."""
         mine: list[Message | ProtocolError] = []
         for part in parts:
-            try:
+            with suppress(Unavailable):  # a lost response in a batch cannot be reported; the request times out
                 if not isinstance(part, (Response, Failure)) or await self.takes(session, part) is None:
                     mine.append(part)
-            except Unavailable:
-                pass  # a lost response in a batch cannot be reported; the request times out
         return mine

@@ -14,6 +14,7 @@ import hashlib
 import logging
 import re
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any, NamedTuple, TypeAlias
 from urllib.parse import urlsplit
@@ -240,10 +241,8 @@ def _host(url: str) -> str:
 
 def _publisher(host: str) -> str:
     # Return a host as a part of a URN, which is ASCII without colons (RFC 8141).
-    try:
+    with suppress(UnicodeError):
         host = host.encode("idna").decode()
-    except UnicodeError:
-        pass
     return re.sub(r"[^a-zA-Z0-9.-]", "-", host)
 
 

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 
 from mcpd.errors import ConnectionLost, FrameTooLarge
 from mcpd.protocol.jsonrpc import Id
@@ -119,10 +120,8 @@ class AsgiWebSocket(Outbox):
     async def _close(self, code: int, reason: str) -> None:
         if self.is_open:
             self.close()
-            try:
+            with suppress(Exception):  # closed already
                 await self._send({"type": "websocket.close", "code": code, "reason": reason})
-            except Exception:
-                pass  # closed already
 
     async def _hand_on(self) -> None:
         while self._waiting:

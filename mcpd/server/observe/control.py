@@ -10,6 +10,7 @@ import os
 import socket
 import stat
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import urlsplit
@@ -45,10 +46,8 @@ def checked_folder(*, make: bool) -> Path | None:
     folder = folder_path()
     try:
         if make:
-            try:
+            with suppress(FileExistsError):
                 folder.mkdir(mode=0o700, parents=False)
-            except FileExistsError:
-                pass
         found = os.lstat(folder)
     except OSError as error:
         if not make and isinstance(error, FileNotFoundError):
@@ -229,7 +228,5 @@ def _runs(pid: int) -> bool:
 
 
 def _remove(path: str) -> None:
-    try:
+    with suppress(OSError):
         os.unlink(path)
-    except OSError:
-        pass

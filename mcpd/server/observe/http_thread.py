@@ -12,6 +12,7 @@ import socket
 import struct
 import threading
 from collections.abc import Callable, Coroutine, Mapping, Sequence
+from contextlib import suppress
 from http import HTTPStatus
 from typing import Any, TypeAlias
 
@@ -97,11 +98,9 @@ class HttpThread:
         try:
             while not ending.is_set():
                 self._pulse()
-                try:
+                with suppress(TimeoutError):
                     async with asyncio.timeout(1):
                         await ending.wait()
-                except TimeoutError:
-                    pass
         finally:
             for server in servers:
                 server.close()

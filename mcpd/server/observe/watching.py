@@ -15,6 +15,7 @@ import socket
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
+from contextlib import suppress
 from typing import Any, TypeVar
 
 from msgspec.json import encode
@@ -108,10 +109,8 @@ class Site(ABC):
             path = control_path(folder)
             # Renamed once it listens: a socket of that name that does not listen counts as left by a killed process.
             new = path + "~"
-            try:
+            with suppress(FileNotFoundError):
                 os.unlink(new)
-            except FileNotFoundError:
-                pass
             listening.bind(new)
             os.chmod(new, 0o600)
             listening.listen(16)
@@ -129,10 +128,8 @@ class Site(ABC):
 
     def _unbind_control(self) -> None:
         if self._control_path:
-            try:
+            with suppress(OSError):
                 os.unlink(self._control_path)
-            except OSError:
-                pass
 
     # -- requests ----------------------------------------------------------------------------
 
