@@ -228,9 +228,7 @@ class Auth(Protection):
         self._locate()
 
     def share(self, keys: StateKeys) -> None:
-        """Use these keys for nonces, so that all processes that have them accept each other's, unless `dpop_nonce_key`
-        is set.
-        """
+        """Use these keys for nonces, like all processes that have them, unless `dpop_nonce_key` is set."""
         if keys and self._proofs is not None and not self._has_nonce_key:
             self._proofs.nonce_keys = keys.of("nonce")
 
@@ -388,9 +386,7 @@ class Auth(Protection):
         return Refusal(401, f"{bad.why[0].upper()}{bad.why[1:]}.\n", tuple(fields), error)
 
     def _proved_url(self, path: str) -> str:
-        """Return the URL that a proof for this path must name. It comes from the configuration, never from the `Host`
-        header.
-        """
+        """Return the URL that a proof for this path must name, from the configuration and never from `Host`."""
         if not path:
             if self._own_url is None:
                 self._own_url = normalized(self.public_url) or ""
@@ -503,9 +499,7 @@ class Auth(Protection):
         return Refusal(401, f"{error.why[0].upper()}{error.why[1:]}.\n", headers, "invalid_token")
 
     def refuse(self, denied: AccessDenied, user: Principal) -> Refusal:
-        """Return the challenge for a request that lacks scopes or a newer token. It names all scopes that the request
-        requires.
-        """
+        """Return the challenge for a request that lacks scopes or a newer token, with all scopes that it requires."""
         needed = dict.fromkeys((*self.scopes, *denied.scopes))
         if denied.error == "unauthorized":
             return Refusal(401, self._unauthenticated.text, self._challenges(scopes=tuple(needed)), "unauthorized")

@@ -42,9 +42,7 @@ _METADATA_LIMITS = Limits(seconds=5.0, redirects=0)
 
 
 def checked_issuer(issuer: str) -> str:
-    """Return the issuer unchanged, because tokens name it in this spelling. Raises ConfigurationError if it is not a
-    URL.
-    """
+    """Return the issuer unchanged, as tokens spell it. Raises ConfigurationError if it is not a URL."""
     parts = split_url(issuer)
     if parts is None or "?" in issuer or "#" in issuer or not issuer.isascii() or not issuer.isprintable():
         raise ConfigurationError(

@@ -120,9 +120,7 @@ def is_scope(text: str) -> bool:
 
 
 def checked_scopes(given: Iterable[str], where: str) -> tuple[str, ...]:
-    """Return the scopes in order, without duplicates. Raises ConfigurationError for invalid ones and for
-    offline_access.
-    """
+    """Return the scopes without duplicates. Raises ConfigurationError for invalid ones and offline_access."""
     if isinstance(given, str):
         raise ConfigurationError(f'{where}: scopes must be a list of strings, such as ["notes.read"], not {given!r}')
     found = tuple(dict.fromkeys(given))

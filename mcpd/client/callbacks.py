@@ -397,9 +397,7 @@ async def complete_rounds(
 
 
 def read_input_required(result: Raw) -> _InputRequired | None:
-    """Return the input that a result asks for; None for a final result. Raises ProtocolError for an unknown type of
-    result.
-    """
+    """Return the input that a result asks for; None for a final result. Raises ProtocolError for other types."""
     try:
         asked = _decode_input_required(result)
     except MALFORMED as error:

@@ -340,9 +340,7 @@ class Client(ServerLink, ServerDetails, ToolCalls):
         value: str,
         known: Mapping[str, str] | None = None,
     ) -> CompleteResult:
-        """Return suggestions for an argument whose value begins with `value`. `known` are the values of other
-        arguments.
-        """
+        """Return values of an argument that begin with `value`. `known` are the values of other arguments."""
         self._require("completions", "completion/complete")
         params = CompleteParams(
             ref=ref,

@@ -57,9 +57,7 @@ _NEVER = math.inf
 
 
 class ClientConnection:
-    """A channel, its session, and the waiting requests. It is a `Receiver`; create it on the thread of the event
-    loop.
-    """
+    """A channel, its session, and the waiting requests. It is a `Receiver`, created on the event loop's thread."""
 
     longest = 3600.0
     """Seconds after which a request is cancelled, whatever its progress."""
@@ -302,9 +300,7 @@ class ClientConnection:
         self.flush()
 
     def hold(self, request_id: Id, is_held: bool) -> None:
-        """Stop the clock of a request, for example during a login, or start it again. Only `longest` applies
-        meanwhile.
-        """
+        """Stop the clock of a request, for example during a login, or start it again. `longest` still applies."""
         request = self.session.pending.get(request_id)
         if request is not None:
             request.restart(self.loop.time(), is_stopped=is_held or bool(self._answering))

@@ -353,9 +353,7 @@ class GroupLists:
         return merged
 
     async def owner(self, kind: Literal["tool", "prompt"], name: str) -> tuple[GroupMember, str]:
-        """Return the server that has a tool or prompt, and the name there. Raises ConfigurationError for an unknown
-        name.
-        """
+        """Return the server of a tool or prompt, and the name there. Raises ConfigurationError for an unknown name."""
         if not self._has_prefixes:
             return await self._listed(kind, name) or self._missing(kind, name)
         for member in self._members.values():
@@ -364,9 +362,7 @@ class GroupLists:
         return self._missing(kind, name)
 
     async def owner_of_uri(self, uri: str) -> tuple[GroupMember, str]:
-        """Return the server of a resource, and its URI there: by the name in the URI, by the lists, or by a matching
-        template.
-        """
+        """Return the server of a resource, and its URI there: by the name in the URI, a list, or a template."""
         for member in self._members.values():
             if (own := member.prefix.own_uri(uri)) is not None:
                 return member, own
@@ -481,9 +477,7 @@ class ClientGroup(ToolCalls):
         await self.aclose()
 
     async def open(self) -> None:
-        """Connect to all servers concurrently, and wait at most `opening_seconds` until each has connected or
-        failed.
-        """
+        """Connect to all servers concurrently, and wait `opening_seconds` at most."""
         if self._members:
             raise LocalProtocolError("a ClientGroup can be opened only once; create another one")
         for name, target in self._targets.items():
@@ -546,9 +540,7 @@ class ClientGroup(ToolCalls):
         return self._lists.collisions
 
     def client(self, server: str) -> Client:
-        """Return the client of one server. Raises ConnectionLost if it is unavailable, ConfigurationError for an
-        unknown name.
-        """
+        """Return the client of one server. Raises ConnectionLost, and ConfigurationError for an unknown name."""
         member = self._members.get(self._names.get(server, server))
         if member is None:
             raise ConfigurationError(f"no server {server!r} in this group; available: {', '.join(self._names)}")
@@ -606,9 +598,7 @@ class ClientGroup(ToolCalls):
         on_progress: OnProgress | None = None,
         timeout: float | None | Literal["default"] = "default",
     ) -> CallToolResult:
-        """Call a tool of its server. Raises the errors of `Client.call_tool`, and ConnectionLost if the server is
-        unavailable.
-        """
+        """Call a tool of its server. Raises the errors of `Client.call_tool`, such as ConnectionLost."""
         member, own = await self._lists.owner("tool", name)
         result = await member.connected_client().call_tool(own, arguments, on_progress=on_progress, timeout=timeout)
         return replace(result, content=[member.prefix.content(block) for block in result.content])
@@ -630,9 +620,7 @@ class ClientGroup(ToolCalls):
         return replace(result, contents=[member.prefix.content(entry) for entry in result.contents])
 
     async def subscribe(self, uri: str) -> None:
-        """Subscribe to changes of a resource, which call `Callbacks.resource_updated`. Renewed when its server
-        reconnects.
-        """
+        """Subscribe to changes of a resource, also after its server reconnects. They call `resource_updated`."""
         member, own = await self._lists.owner_of_uri(uri)
         await member.subscribe(own)
 
@@ -661,9 +649,7 @@ class ClientGroup(ToolCalls):
         value: str,
         known: Mapping[str, str] | None = None,
     ) -> CompleteResult:
-        """Return suggestions for an argument whose value begins with `value`. `known` are the values of other
-        arguments.
-        """
+        """Return values of an argument that begin with `value`. `known` are the values of other arguments."""
         own_ref: PromptReference | ResourceTemplateReference
         if isinstance(ref, PromptReference):
             member, own = await self._lists.owner("prompt", ref.name)

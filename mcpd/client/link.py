@@ -204,9 +204,7 @@ class ServerLink:
                     await asyncio.wait(self._tasks)
 
     async def _connect(self) -> None:
-        """Connect, and request the subscriptions. If the probe makes a legacy server end, connect once more without
-        it.
-        """
+        """Connect, and request the subscriptions. If a legacy server ends at the probe, connect again without it."""
         target = self._target = resolve(self._target)
         key = target if isinstance(target, (CommandTarget, UrlTarget)) else None
         # Spec: 2026-07-28 basic/versioning: clients may cache the era of a server instead of probing it again.

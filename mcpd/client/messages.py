@@ -210,9 +210,7 @@ class Envelope:
 
 
 def as_members(version: Version, params: Any) -> dict[str, Any]:
-    """Return the members of params, in the format of this version. Raises LocalProtocolError if params is not an
-    object.
-    """
+    """Return the members of params, in the format of this version. Raises LocalProtocolError for a non-object."""
     if params is None:
         return {}
     if params.__class__ is dict and "_meta" not in params and Raw not in map(type, params.values()):
@@ -269,9 +267,7 @@ class Headings:
         return Heading(is_request=True, in_session=False, version=version, fields=tuple(fields))
 
     def set_tools(self, tools: Sequence[Tool]) -> list[Tool]:
-        """Remember the mirrored arguments, and return the tools without those whose annotations are invalid
-        (S26-074).
-        """
+        """Remember the mirrored arguments, and return the tools whose annotations are valid (S26-074)."""
         if self._request.in_session:
             return list(tools)
         kept, learnt = [], {}

@@ -293,9 +293,7 @@ class ResultCache:
     async def get(
         self, method: str, parameter: str, ask: Callable[[], Awaitable[tuple[Raw, bool]]], *, fresh: bool = False
     ) -> Raw:
-        """Return the cached result, or the result of `ask`, which also returns whether it may be cached. `fresh` skips
-        the cache.
-        """
+        """Return the cached result if not `fresh`, or the result of `ask` with whether it may be cached."""
         key = (method, parameter)
         kept = self._entries.get(key)
         if kept is not None and not fresh and self._time() < kept.until:
@@ -334,9 +332,7 @@ class ResultCache:
         self._forget(lambda key: key[0] == method)
 
     def forget_private(self) -> None:
-        """Remove private results, because the token has changed: "a different access token requires a different
-        cache".
-        """
+        """Remove private results: "a different access token requires a different cache"."""
         self._changes += 1
         self._forget(lambda key: self._entries[key].is_private)
 

@@ -108,9 +108,7 @@ class ClientRequest(PendingRequest, kw_only=True, eq=False):
     """The task that carries it over a connection of its own. It must be interrupted when the request is settled."""
 
     def restart(self, now: float, *, is_stopped: bool) -> None:
-        """Restart the clock after progress. `is_stopped`: the clock stands still, because the server waits for this
-        client.
-        """
+        """Restart the clock after progress. `is_stopped`: it stands still, because the server waits for us."""
         timeout, latest = self.timeout, self.latest
         if timeout is None or latest is None:
             return
@@ -140,9 +138,7 @@ class ProgressReceived(Struct, frozen=True):
 
 
 class ServerRequest(RequestInFlight, eq=False):
-    """A request of the server. Answer it with `ClientSession.answer` or `ClientSession.refuse`. Legacy versions
-    only.
-    """
+    """A request of the server, in legacy versions. Answer it with `ClientSession.answer` or `refuse`."""
 
     params: Raw
 
@@ -310,9 +306,7 @@ class ClientSession:
         self.outgoing.append((frame, request_id, method, heading))
 
     def cancel(self, request_id: Id, reason: str) -> bool:
-        """Cancel a request; False if it already has its response. `initialize` cannot be cancelled, and is only
-        forgotten.
-        """
+        """Cancel a request; False if it already has its response. `initialize` is only forgotten."""
         request = self.pending.take(request_id)
         if request is None:
             return False
@@ -338,9 +332,7 @@ class ClientSession:
     # -------------------------------------------------------------------------- requests of the server
 
     def answer(self, asked: ServerRequest, result: Any) -> None:
-        """Answer a request of the server, unless it was cancelled. If the result cannot be encoded, the request stays
-        open.
-        """
+        """Answer a request of the server, unless it was cancelled. It stays open if the result cannot be encoded."""
         if self.in_flight.is_open(asked):
             self._send_answer(Result(asked.id, result), asked.id, asked.method)
             self.in_flight.close(asked)

@@ -37,15 +37,11 @@ from mcpd.transports.routes import RouteRequest, RouteResponse
 
 ROTATE_SECONDS = 90 * 86400
 OVERLAP_SECONDS = 2 * 86400
-"""Keys sign for `ROTATE_SECONDS` and are published for two more days, because tokens live for an hour and key lists are
-cached.
-"""
+"""Keys are published for two more days than they sign, because tokens live for an hour and key lists are cached."""
 
 
 class Keys:
-    """Signs tokens, computes MACs and encrypts stored data. `path` is the store's file; the encryption key is beside
-    it.
-    """
+    """Signs tokens, computes MACs and encrypts stored data. The encryption key is beside the store's file `path`."""
 
     def __init__(self, store: Store, clock: Callable[[], float], path: str = "") -> None:
         self._path = path
@@ -314,9 +310,7 @@ class Core:
         return address_of(request.client, request.headers.get("x-forwarded-for", ""), self._proxies)
 
     def has_own_address(self, address: str) -> bool:
-        """Return whether people have addresses of their own. Behind a proxy for TLS that is not configured, all share
-        one.
-        """
+        """Return whether people have addresses of their own. Behind an unknown proxy for TLS, all share one."""
         try:
             if self._proxies:
                 return not any(ip_address(address) in network for network in self._proxies)

@@ -14,6 +14,7 @@ from base64 import b64encode
 from collections.abc import Awaitable, Callable, Mapping
 from hashlib import sha256
 from html import escape
+from pathlib import Path
 from typing import TypeAlias
 from urllib.parse import urlsplit
 
@@ -31,29 +32,10 @@ from mcpd.auth.server.settings import Busy, rate_limit_key
 from mcpd.auth.server.store import Grant, User
 from mcpd.errors import ConfigurationError
 from mcpd.protocol.printable import printable
+from mcpd.transports.files import bundled_folder
 from mcpd.transports.routes import RouteRequest, RouteResponse
 
-_STYLE = """
-:root { color-scheme: light dark; --line: #8a8f98; --soft: #f2f3f5; --ink: #1c1e21; --paper: #fff; --act: #0b57d0;
-  --on-act: #fff; --warn: #8a4b00; --warn-soft: #fff4e0; }
-@media (prefers-color-scheme: dark) { :root { --line: #7d838c; --soft: #26292e; --ink: #e8eaed; --paper: #17191c;
-  --act: #a8c7fa; --on-act: #062e6f; --warn: #ffd9a0; --warn-soft: #3a2a10; } }
-* { box-sizing: border-box; }
-body { margin: 0; background: var(--paper); color: var(--ink); font: 1rem/1.5 sans-serif; }
-main { max-width: 30rem; margin: 0 auto; padding: 2rem 1rem; overflow-wrap: anywhere; }
-h1 { font-size: 1.35rem; line-height: 1.3; margin: 0 0 1rem; }
-dl { display: grid; grid-template-columns: max-content 1fr; gap: .25rem 1rem; margin: 1rem 0; padding: 1rem;
-  background: var(--soft); border-radius: .5rem; }
-dt { font-weight: 600; } dd { margin: 0; }
-label { display: block; font-weight: 600; margin: 1rem 0 .25rem; }
-input { width: 100%; font: inherit; padding: .6rem; border: 1px solid var(--line); border-radius: .4rem;
-  background: var(--paper); color: var(--ink); }
-button { font: inherit; font-weight: 600; min-height: 2.75rem; padding: .5rem 1.25rem; margin: 1.25rem .5rem 0 0;
-  border: 1px solid var(--act); border-radius: .4rem; background: var(--paper); color: var(--act); cursor: pointer; }
-button.first { background: var(--act); color: var(--on-act); }
-:focus-visible { outline: 3px solid var(--act); outline-offset: 2px; }
-.warning { padding: .75rem 1rem; border-radius: .5rem; background: var(--warn-soft); color: var(--warn); }
-"""
+_STYLE = (Path(bundled_folder()) / "login.css").read_text(encoding="utf-8")
 _HASH = b64encode(sha256(_STYLE.encode()).digest()).decode()
 _FIXED = (
     ("X-Frame-Options", "DENY"),

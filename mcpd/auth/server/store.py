@@ -251,9 +251,7 @@ class Store:
         return await self._run(step)
 
     async def rotate(self, token: str, successor: str, grace: float) -> Rotation:
-        """Replace a refresh token. A repetition within the grace time gives `again`; a later one revokes the grant
-        (`reused`). AUTH-131.
-        """
+        """Replace a refresh token. A repetition within the grace time gives `again`; later, it revokes the grant."""
 
         def step(now: float) -> Rotation:
             row = self._db.execute("SELECT grant_id, used FROM refresh WHERE digest = ?", (digest(token),)).fetchone()

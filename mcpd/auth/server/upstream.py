@@ -98,9 +98,7 @@ class Upstream:
     async def finish(
         self, code: str, issuer: str | None, callback: str, nonce: str, verifier: str
     ) -> tuple[User, Tokens] | None:
-        """Return the user who signed in, or None if they are not admitted. Raises OAuthError if it cannot be
-        determined.
-        """
+        """Return the user who signed in, or None if not admitted. Raises OAuthError if that is unknown."""
         metadata = await self._discovered()
         # A provider that announces the parameter iss must send it (RFC 9207 section 2.4).
         is_named = metadata.get("authorization_response_iss_parameter_supported") is True

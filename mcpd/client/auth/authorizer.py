@@ -261,9 +261,7 @@ class Authorizer:
     # -------------------------------------------------------------------------------- refused scopes
 
     def insufficient_scope(self, operation: str, scopes: Sequence[str]) -> AuthorizationFailed:
-        """Return the error for an operation whose scopes were refused, and remember it, so that no further login is
-        tried.
-        """
+        """Return the error for an operation whose scopes were refused. No further login is tried for them."""
         if len(self._insufficient) >= _MOST_REMEMBERED:
             self._insufficient.clear()
         self._insufficient[operation, frozenset(scopes)] = None

@@ -343,9 +343,7 @@ _FORGOTTEN = ("invalid_client", "unauthorized_client")
 
 
 def _preference(settings: OAuth, records: LoginRecords) -> Callable[[str], int]:
-    """The sort key of issuers: first where the client is registered, then in the order of the resource (RFC 9728
-    7.6).
-    """
+    """Sort issuers: first where the client is registered, then in the order of the resource (RFC 9728 7.6)."""
 
     def rank(issuer: str) -> int:
         if settings.issuer is not None:

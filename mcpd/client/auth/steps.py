@@ -347,9 +347,7 @@ class UserInteraction(Struct, kw_only=True):
 
 
 async def run(steps: Steps[T], network: Network, person: UserInteraction | None = None) -> T:
-    """Perform the steps of a flow, and return its result. Raises AuthorizationFailed, ConfigurationError,
-    FetchError.
-    """
+    """Perform the steps of a flow, and return its result. Raises AuthorizationFailed, ConfigurationError."""
     try:
         step = next(steps)
         while True:

@@ -199,9 +199,7 @@ def _library() -> Any:
 
 
 class Prover:
-    """An ES256 key, and the nonces that servers require in its proofs. `key` is a value of `private`; None creates a
-    key.
-    """
+    """An ES256 key, and the nonces that servers require in its proofs. `key` is a value of `private`, or new."""
 
     def __init__(self, key: Mapping[str, Any] | None = None) -> None:
         jose = _library()

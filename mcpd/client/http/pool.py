@@ -310,9 +310,7 @@ _ERROR_BYTES = 64 * 1024
 
 
 class Body:
-    """The body of a response, decompressed in chunks of bounded size, so that a decompression bomb never fits in
-    memory.
-    """
+    """The body of a response, decompressed in chunks of bounded size, so that bombs never fill the memory."""
 
     def __init__(self, reply: Reply, pool: HttpPool) -> None:
         self._content = reply.content

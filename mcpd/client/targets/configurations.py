@@ -136,9 +136,7 @@ class Variables:
         self._missing: set[str] = set()
 
     def expand(self, text: str) -> str:
-        """Return the text with its variables replaced. Raises ConfigurationError for a value that only the host can ask
-        for.
-        """
+        """Return the text with its variables replaced. Raises ConfigurationError for a value that the host asks for."""
         return text if self._pattern is None else self._pattern.sub(self._replace, text)
 
     def get(self, name: str) -> str | None:
