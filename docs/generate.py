@@ -11,7 +11,7 @@ from textwrap import fill
 import click
 
 import mcpd
-from mcpd import errors
+from mcpd import auth, errors
 from mcpd.auth.settings import PROVIDERS
 from mcpd.cli.group import cli
 from mcpd.protocol.versions import table
@@ -165,7 +165,8 @@ def python() -> str:
     lines = [
         "# Python API",
         "",
-        "The public names of `mcpd`, with their signatures. Modules that are not listed here are internal.",
+        "The public names of `mcpd`, with their signatures. Modules that neither this page nor another one names are",
+        "internal.",
         "",
         "::: mcpd",
         "    options:",
@@ -174,6 +175,9 @@ def python() -> str:
     ]
     for module in ("sync", "testing", "types"):
         lines += ["", f"::: mcpd.{module}"]
+    lines += ["", "## `mcpd.auth`"]
+    for name in auth.__all__:
+        lines += ["", f"::: mcpd.auth.{name}", "    options:", "      heading_level: 3"]
     return "\n".join([*lines, ""])
 
 
