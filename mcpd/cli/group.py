@@ -14,7 +14,7 @@ import click
 from click.core import ParameterSource
 
 from mcpd import __version__
-from mcpd.cli.talk.words import WrongUse, nearest
+from mcpd.cli.talk.words import WrongUse, nearest, note
 from mcpd.protocol.printable import printable
 
 _SECTIONS = {
@@ -167,7 +167,7 @@ def run(words: Sequence[str]) -> int:
     except click.exceptions.Abort:
         return 130
     except WrongUse as error:
-        print(f"mcpd: {printable(error, 2000)}", file=sys.stderr)
+        note(printable(error, 2000))
         return 2
     except click.UsageError as error:
         name = words[0] if words and words[0] in _COMMANDS else ""

@@ -106,11 +106,9 @@ _print: Callable[[str], object] = lambda line: print(line, file=sys.stderr, flus
 
 
 def launch(options: Options) -> int:
-    """Load the target and serve it until it is stopped; returns the exit code. Raises ConfigurationError.
-
-    The default transport is stdio if a program started us. In a terminal it is `--http :8080`, or `--ws :8080` if the
-    http extra is not installed.
-    """
+    """Load the target and serve it until it is stopped; returns the exit code. Raises ConfigurationError."""
+    # The default transport is stdio if a program started us. In a terminal it is `--http :8080`, or `--ws :8080` if the
+    # http extra is not installed.
     from mcpd.cli.target import prepare_scripts
 
     global _print
@@ -229,10 +227,8 @@ def _load_and_serve(options: Options, found: list[Found], left_out: dict[str, st
 def _load_all(
     options: Options, targets: Sequence[Found], left_out: Mapping[str, str], watched: list[Watcher] | None
 ) -> Server:
-    """Load several targets, join them into one server, and configure its extensions. Raises ConfigurationError.
-
-    The `[serve]` of a folder's mcpd.toml is ignored, because it describes that folder only.
-    """
+    """Load several targets, join them into one server, and configure its extensions. Raises ConfigurationError."""
+    # The `[serve]` of a folder's mcpd.toml is ignored, because it describes that folder only.
     from mcpd.cli.target import load_caught
     from mcpd.server.extensions.serving import configure
     from mcpd.server.joined import join
@@ -371,7 +367,7 @@ class _Serving:
 
 
 def _log_calls(server: Server, options: Options) -> None:
-    """Log each request if the options require it: in JSON at level info, as text at level debug."""
+    # Log each request if the options require it: in JSON at level info, as text at level debug.
     is_json = options.log_format == "json"
     if not is_json and not options.log_arguments:
         return
@@ -502,7 +498,7 @@ def _without_effect(options: Options) -> Iterator[tuple[str, str]]:
 
 
 def _is_dev_null() -> bool:
-    """Whether stdin is /dev/null, as in a service or a background job."""
+    # Whether stdin is /dev/null, as in a service or a background job.
     try:
         return os.path.samestat(os.fstat(0), os.stat(os.devnull))
     except OSError:  # closed
@@ -530,6 +526,6 @@ def read_token(path: str | None, *, warns: bool = True) -> str | None:
 
 
 def _resume_collector() -> None:
-    """Enable the collector again, which `main` disabled, and let it ignore the loaded modules."""
+    # Enable the collector again, which `main` disabled, and let it ignore the loaded modules.
     gc.enable()
     gc.freeze()

@@ -221,7 +221,6 @@ def stdio_entry(options: Options) -> Entry:
 
 
 def _root_here() -> str:
-    """The current server folder."""
     place = folder_here()
     return os.getcwd() if place is None else place.root
 

@@ -107,10 +107,8 @@ def is_server(found: Any) -> bool:
 
 
 def guarded(name: str, step: Callable[[], T], function: str = "") -> T:
-    """Run code of the user: the import of `name`, or a call of `function` in it.
-
-    Raises ConfigurationError, with the place in the user's code, for any exception.
-    """
+    """Run code of the user: the import of `name`, or a call of `function` in it."""
+    # Raises ConfigurationError, with the place in the user's code, for any exception.
     serve: Any = Server.run
     # The caller serves: a file that serves itself while it is imported would never return.
     Server.run = _refuse_in_function if function else _refuse_to_run  # type: ignore[method-assign,assignment]

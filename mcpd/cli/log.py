@@ -175,7 +175,6 @@ def _json_line(fields: dict[str, Any]) -> str:
 
 
 def _shortened(text: str) -> str:
-    """The beginning and the end of a long traceback."""
     if len(text) <= MOST_TRACEBACK_CHARACTERS:
         return text
     half = MOST_TRACEBACK_CHARACTERS // 2
@@ -264,7 +263,7 @@ class _Repeats:
 
 
 def _exception_place(record: logging.LogRecord) -> object:
-    """The type and the place of a record's exception; None without one."""
+    # The type and the place of a record's exception; None without one.
     if not record.exc_info or record.exc_info[1] is None:
         return None
     place = record.exc_info[2]
@@ -313,7 +312,7 @@ def configure(level: str, target: str | None = None, log_format: str = "text") -
 
 
 def _is_same(one: io.TextIOWrapper, other: io.TextIOWrapper) -> bool:
-    """Whether two streams are the same file; a shell or `claim` may have made stdout so."""
+    # Whether two streams are the same file; a shell or `claim` may have made stdout so.
     try:
         return os.path.samestat(os.fstat(one.fileno()), os.fstat(other.fileno()))
     except (OSError, ValueError):
@@ -321,11 +320,9 @@ def _is_same(one: io.TextIOWrapper, other: io.TextIOWrapper) -> bool:
 
 
 def text_stream(writer: DescriptorWriter, like: io.TextIOWrapper) -> io.TextIOWrapper:
-    """A text stream that writes to `writer`, with the descriptor and the encoding of `like`.
-
-    On the main thread, where the event loop runs, it drops output instead of waiting. It has no lock that another
-    thread could hold while it waits.
-    """
+    """A text stream that writes to `writer`, with the descriptor and the encoding of `like`."""
+    # On the main thread, where the event loop runs, it drops output instead of waiting. It has no lock that another
+    # thread could hold while it waits.
     raw = _RawStream(writer, like.fileno())
     # TextIOWrapper keeps an incomplete line and writes it later in one piece.
     return io.TextIOWrapper(raw, encoding=like.encoding, errors=like.errors, line_buffering=True)
@@ -409,7 +406,7 @@ class DescriptorWriter:
         self._own, self._write = _writer(self._fd)
 
     def _push(self, data: bytes) -> bytes:
-        """Write as much as possible, and return the rest. If the reader is gone, the data is discarded."""
+        # Write as much as possible, and return the rest. If the reader is gone, the data is discarded.
         assert self._write is not None
         try:
             while data:

@@ -273,11 +273,8 @@ _Completer = Callable[[click.Context, click.Parameter, str], list[CompletionItem
 
 
 def complete_names(listing: Listing) -> _Completer:
-    """Completes TARGET with files, and the next word with names from the server.
-
-    Only files and the demo server are asked: pressing Tab must not start other programs or use the network.
-    """
-
+    """Completes TARGET with files, and the next word with names from the server."""
+    # Only files and the demo server are asked: pressing Tab must not start other programs or use the network.
     return _complete_with(lambda typed: _names(listing, typed) if len(typed) < 2 else [])
 
 

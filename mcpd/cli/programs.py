@@ -50,10 +50,8 @@ class ServerCatcher:
 
 
 def list_offers(server: Server) -> None:
-    """Let a server of another library list its tools, resources and prompts, which its own functions return.
-
-    These functions run without a client and without the lifespan. Raises ConfigurationError if they fail.
-    """
+    """Let a server of another library list its tools, resources and prompts, which its own functions return."""
+    # These functions run without a client and without the lifespan. Raises ConfigurationError if they fail.
     find_entries: Callable[[], Any] | None = getattr(server, "find_entries", None)
     if find_entries is None:
         return

@@ -203,7 +203,6 @@ def _as_script(header: Header, more: Iterable[str]) -> str:
 
 
 def _absolute(value: Any, folder: str) -> Any:
-    """A setting of uv whose relative paths are made absolute."""
     if isinstance(value, dict):
         return {
             name: os.path.join(folder, each) if name == "path" and isinstance(each, str) else _absolute(each, folder)
@@ -323,7 +322,7 @@ def _cache_folder(*names: str) -> str:
 
 
 def _replace_process(python: str, header: Header, entered: str) -> NoReturn:
-    """Become the environment's Python, whose packages come before ours."""
+    # Become the environment's Python, whose packages come before ours.
     paths = [os.path.dirname(_PACKAGE), *(each for each in sys.path if each.endswith("-packages"))]
     if not header.allows_this_python:
         paths = [_folder_with_mcpd_only()]  # the packages beside mcpd are for this Python

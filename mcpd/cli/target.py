@@ -139,7 +139,7 @@ def load_caught(
 
 
 def _check_state_key() -> None:
-    """Check MCPD_STATE_KEY, so that no file of the user is blamed for it. Raises ConfigurationError."""
+    # Check MCPD_STATE_KEY, so that no file of the user is blamed for it. Raises ConfigurationError.
     from mcpd.protocol.state_keys import keys_of_process
 
     try:
@@ -196,7 +196,7 @@ def _find(target: str, loading: Loading) -> Server | None:
 
 
 def _is_there(name: str) -> bool:
-    """Whether a module of that name exists. Loads the packages that contain it."""
+    # Whether a module of that name exists. Loads the packages that contain it.
     from importlib.util import find_spec
 
     _add_current_folder()
@@ -294,11 +294,9 @@ def _servers_text(module: ModuleType) -> str:
 
 
 def prepare_scripts(targets: Sequence[Found]) -> dict[str, str]:
-    """Provide the packages that PEP 723 headers of these targets require; may replace the process (`scripts`).
-
-    Returns the files of folders that must be left out, with the reasons. Raises ConfigurationError if the requirements
-    of a target itself cannot be met.
-    """
+    """Provide the packages that PEP 723 headers of these targets require; may replace the process (`scripts`)."""
+    # Returns the files of folders that must be left out, with the reasons. Raises ConfigurationError if the
+    # requirements of a target itself cannot be met.
     files = [path for target in targets for path in _files_of(target)]
     below = [path for target in targets for path in _files_below(target)]
     if not files and not below:

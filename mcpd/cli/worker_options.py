@@ -17,10 +17,8 @@ from mcpd.server.settings import Options
 
 
 def check(options: Options, from_file: frozenset[str]) -> None:
-    """Check the options for several processes. Raises ConfigurationError.
-
-    If `workers` is among the options `from_file`, it does not apply to a host that starts the target on stdio.
-    """
+    """Check the options for several processes. Raises ConfigurationError."""
+    # If `workers` is among the options `from_file`, it does not apply to a host that starts the target on stdio.
     if options.stdio and "workers" in from_file:
         options.workers = None
         return
@@ -51,21 +49,16 @@ def run_parent(options: Options, token: str | None, print_line: Callable[[str], 
     Metrics require `token`; `print_line` prints lines for the user.
     """
     from mcpd.cli.workers.parent import run
+    from mcpd.server.listening import take_handed_over
 
-    if any(each is not None and each.startswith("fd:") for each in (options.http, options.ws, options.metrics)):
-        from mcpd.server.listening import take_handed_over
-
-        take_handed_over(options)
-
+    take_handed_over(options)
     options.token = token
     return run(options, print_line)
 
 
 def become_worker(options: Options) -> Callable[[str], object]:
-    """Become a worker of the parent; returns a function that sends it lines for the user. Raises ConfigurationError.
-
-    All workers load the same target. Until `end_quiet_loading`, only the first one logs what happens meanwhile.
-    """
+    """Become a worker of the parent; returns a function that sends it lines for the user. Raises ConfigurationError."""
+    # All workers load the same target. Until `end_quiet_loading`, only the first one logs what happens meanwhile.
     from mcpd.cli.workers.worker import take_over
 
     parent = take_over(options)
@@ -91,10 +84,8 @@ def _is_critical(record: logging.LogRecord) -> bool:
 
 
 def serve_below_init() -> None:
-    """As process 1 of a container, fork a child that serves, and reap processes that tools leave behind.
-
-    Returns in the child. Process 1 forwards signals to the child and exits with its exit code.
-    """
+    """As process 1 of a container, fork a child that serves, and reap processes that tools leave behind."""
+    # Returns in the child. Process 1 forwards signals to the child and exits with its exit code.
     child = os.fork()
     if child == 0:
         if os.environ.get("LISTEN_PID") == "1":

@@ -45,10 +45,7 @@ class Change(Struct, frozen=True):
 
 
 def write_lock(server: Server, path: str | os.PathLike[str]) -> list[Change]:
-    """Write an approval file; returns the changes since the previous file, none for a new file.
-
-    Raises ConfigurationError if the file cannot be written.
-    """
+    """Write an approval file; returns the changes since the previous file. Raises ConfigurationError."""
     now = _locked(server)
     try:
         changes = compare(_read(path), now)
@@ -62,10 +59,7 @@ def write_lock(server: Server, path: str | os.PathLike[str]) -> list[Change]:
 
 
 def check_lock(server: Server, path: str | os.PathLike[str]) -> list[Change] | None:
-    """The changes since an approval file was written; None if there is no such file.
-
-    Raises ConfigurationError if the file cannot be read.
-    """
+    """The changes since a file was written; None if there is none. Raises ConfigurationError."""
     try:
         return compare(_read(path), _locked(server))
     except FileNotFoundError:
@@ -111,10 +105,8 @@ def _read(path: str | os.PathLike[str]) -> Offerings:
 
 
 def offerings(server: Server) -> Offerings:
-    """Everything that a server offers as JSON, as listed to a client with every extension in the newest version.
-
-    Entries that cannot be listed are left out.
-    """
+    """Everything that a server offers as JSON, as listed to a client with every extension in the newest version."""
+    # Entries that cannot be listed are left out.
     catalog = server.catalog
     everything = frozenset(extension.id for extension in server.extensions.values())
     identity = decode(encode_message(server.identity))

@@ -19,10 +19,12 @@ from mcpd.protocol.jsonrpc import MALFORMED, Id
 from mcpd.protocol.principal import Origin
 from mcpd.protocol.types.base import META
 from mcpd.protocol.wire.headers import encode_value
+from mcpd.protocol.wire.sse import SseReader
 from mcpd.server import Server
 from mcpd.transports.guards import Access
 
 _ACCEPT = b"application/json, text/event-stream"
+_MAX_EVENT_BYTES = 1 << 30
 
 
 class AsgiChannel:
@@ -84,7 +86,7 @@ class AsgiChannel:
                 await self._outbox.join()
                 self._writing.cancel()
             if self._era.session:
-                await self._begin("DELETE", b"", []).over.wait()
+                await self._begin("DELETE", b"", [*self._era.session]).over.wait()
             for exchange in list(self._posts.values()):
                 exchange.close()
             await self._app.aclose(0)
@@ -141,11 +143,11 @@ class AsgiChannel:
     async def _wait_for_answer(self, exchange: _Exchange, id: Id) -> None:
         """Wait for the response; if the server closes the stream before it, resume the stream."""
         await exchange.over.wait()
-        while not exchange.is_closed and not self._is_closed and exchange.last_event_id:
+        while not exchange.is_closed and not self._is_closed and exchange.events.last_id:
             message = _as_object(exchange.last_message)
             if "method" not in message and message.get("id") == id:
                 break
-            last = [(b"last-event-id", exchange.last_event_id), (b"accept", b"text/event-stream"), *self._era.session]
+            last = [(b"last-event-id", exchange.events.last_id), (b"accept", b"text/event-stream"), *self._era.session]
             exchange = self._posts[type(id), id] = self._begin("GET", b"", last)
             await exchange.over.wait()
         self._posts.pop((type(id), id), None)
@@ -153,11 +155,7 @@ class AsgiChannel:
 
     def _begin(self, http_method: str, body: bytes, headers: list[tuple[bytes, bytes]]) -> _Exchange:
         assert self._receiver is not None
-        if http_method == "DELETE":
-            headers = [*headers, *self._era.session]
-        fields = [(b"host", b"localhost"), *self._fields, *headers]
-        if body:
-            fields.append((b"content-length", b"%d" % len(body)))
+        fields = [(b"host", b"localhost"), (b"content-length", b"%d" % len(body)), *self._fields, *headers]
         scope: MutableMapping[str, Any] = {
             "type": "http",
             "asgi": {"version": "3.0", "spec_version": "2.4"},
@@ -293,9 +291,8 @@ class _Exchange:
         """The body of a response that is not an event stream."""
         self.last_message = b""
         """The last JSON-RPC message."""
-        self.last_event_id = b""
-        """The id at which the stream can be resumed; empty if it cannot."""
-
+        self.events = SseReader(_MAX_EVENT_BYTES)
+        """Has the id at which the stream can be resumed."""
         self.received = asyncio.Event()
         """Set once the application has read the request and handled it as far as it does so at once."""
         self.begun = asyncio.Event()
@@ -305,7 +302,6 @@ class _Exchange:
         self._left = asyncio.Event()
         self._to_send: bytes | None = body
         self._deliver = deliver
-        self._rest = b""
 
     @property
     def is_closed(self) -> bool:
@@ -347,27 +343,16 @@ class _Exchange:
     def _take(self, chunk: bytes, *, is_last: bool) -> None:
         kind = self.headers.get(b"content-type", b"")
         if kind.startswith(b"text/event-stream"):
-            *events, self._rest = (self._rest + chunk).split(b"\n\n")
-            for event in events:
-                self._read_event(event)
+            for event in self.events.feed(chunk):
+                self._receive_message(event.data)
         else:
             self.body += chunk
             if is_last and kind.startswith(b"application/json") and b'"jsonrpc"' in self.body:
-                self.last_message = self.body
-                self._deliver(self.body)
+                self._receive_message(self.body)
         if is_last:
             self.over.set()
             self._left.set()
 
-    def _read_event(self, event: bytes) -> None:
-        data = []
-        for line in event.split(b"\n"):
-            name, _, value = line.partition(b":")
-            if name == b"id":
-                self.last_event_id = value.removeprefix(b" ")
-            elif name == b"data":
-                data.append(value.removeprefix(b" "))
-        message = b"\n".join(data)
-        if message:
-            self.last_message = message
-            self._deliver(message)
+    def _receive_message(self, message: bytes) -> None:
+        self.last_message = message
+        self._deliver(message)

@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 from msgspec import DecodeError, Struct
@@ -200,21 +199,17 @@ class UnopenedClient(AbstractAsyncContextManager[TestClient], AbstractContextMan
         self._client = self._make()
         return await self._client.__aenter__()
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *error: Any) -> None:
         if self._client is not None:
-            await self._client.__aexit__(kind, error, trace)
+            await self._client.__aexit__(*error)
 
     def __enter__(self) -> SyncTestClient:
         self._sync = SyncTestClient(self._make)
         return self._sync.__enter__()
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: Any) -> None:
         if self._sync is not None:
-            self._sync.__exit__(kind, error, trace)
+            self._sync.__exit__(*error)
 
 
 class ClientMaker:

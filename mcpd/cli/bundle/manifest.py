@@ -153,10 +153,8 @@ def split_variables(words: Iterable[str]) -> dict[str, str | None]:
 
 
 def make_question(name: str, default: str | None, here: str) -> Question:
-    """Return the question for a variable, which the user must enter unless it has a default.
-
-    `here`, its value on this machine, determines the kind of the question. It does not go into the bundle.
-    """
+    """Return the question for a variable, which the user must enter unless it has a default."""
+    # `here`, its value on this machine, determines the kind of the question. It does not go into the bundle.
     example = here if default is None else default
     kind: Kind = "string"
     value: str | bool | None = default

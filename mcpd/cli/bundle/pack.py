@@ -282,7 +282,6 @@ def _requirements(gathered: BundleSources, offers: Offers, said: BundleOptions, 
 
 
 def _pyproject(manifest: Manifest, project: Project, requirements: list[str]) -> bytes:
-    """The pyproject.toml that `uv` reads."""
     lines = [
         "[project]",
         f"name = {toml_value(normalized(manifest.name))}",

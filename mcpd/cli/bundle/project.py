@@ -200,10 +200,8 @@ _SUFFIX = ".py"
 
 
 def imported_names(path: str) -> set[str]:
-    """Return the full names of all modules that a file imports; relative ones begin with a dot.
-
-    Nothing is run: the file is parsed. A file that cannot be read or parsed imports nothing.
-    """
+    """Return the full names of all modules that a file imports; relative ones begin with a dot."""
+    # Nothing is run: the file is parsed. A file that cannot be read or parsed imports nothing.
     try:
         with open(path, "rb") as file:
             tree = ast.parse(file.read())
@@ -223,10 +221,8 @@ def imported_names(path: str) -> set[str]:
 
 
 def local_files(path: str) -> list[str]:
-    """Return a file and the modules in its folder that it imports, directly or indirectly.
-
-    Paths are absolute. A package is given as its folder, with all of its files.
-    """
+    """Return a file and the modules in its folder that it imports, directly or indirectly."""
+    # Paths are absolute. A package is given as its folder, with all of its files.
     folder = os.path.dirname(path)
     found = {path}
     waiting = [path]
@@ -247,10 +243,9 @@ def local_files(path: str) -> list[str]:
 
 
 def distributions_of(files: Iterable[str], local: Iterable[str] = ()) -> dict[str, list[str]]:
-    """Return the top-level packages that these files import, each with its installed distributions.
-
-    The list is empty for a package that is not installed. The standard library and the modules in `local` are left out.
-    """
+    """Return the top-level packages that these files import, each with its installed distributions."""
+    # The list is empty for a package that is not installed. The standard library and the modules in `local` are left
+    # out.
     known = packages_distributions()
     ours = {*local, *sys.stdlib_module_names, "mcpd"}
     tops = {name.partition(".")[0] for file in files for name in imported_names(file) if not name.startswith(".")}

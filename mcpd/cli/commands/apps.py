@@ -131,7 +131,7 @@ def preview_command(
 
 
 def _resolves_localhost_names() -> bool:
-    """Whether the browser resolves names such as mcpd.localhost. Safari relies on the system for that."""
+    # Whether the browser resolves names such as mcpd.localhost. Safari relies on the system for that.
     if _SYSTEM != "darwin":
         return True
     import socket

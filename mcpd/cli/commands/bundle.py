@@ -31,6 +31,7 @@ from mcpd.cli.install.files import explained
 from mcpd.cli.install.launch import Offers, Verdict, verify_target
 from mcpd.cli.options import json_option, repeated_option, target_argument, value_option
 from mcpd.cli.talk.terminal import json_text
+from mcpd.cli.talk.words import note
 from mcpd.client.targets.named import CommandTarget, FileTarget
 from mcpd.errors import ConfigurationError
 from mcpd.protocol.printable import printable
@@ -102,7 +103,7 @@ def bundle_command(
 ) -> int:
     given = BundleOptions(requirements=requirements, **metadata)
     gathered = gather(_files_of(target), include, exclude)
-    verdict = _try(gathered, given)
+    verdict = _try(gathered, given.env)
     if not as_json:
         _print_verdict(verdict)
     if not verdict.works:
@@ -113,8 +114,8 @@ def bundle_command(
             names = list(gathered.left_out)
             more = f" and {len(names) - 5} more" if len(names) > 5 else ""
             text = printable(", ".join(names[:5]), 500) + more
-            click.echo(f"mcpd: these files are not in the bundle: {text}", err=True)
-        click.echo("mcpd: no bundle was written; mcpd doctor TARGET tests the server where it is", err=True)
+            note(f"these files are not in the bundle: {text}")
+        note("no bundle was written; mcpd doctor TARGET tests the server where it is")
         return 1
 
     bundle = make_bundle(gathered, verdict.offers, given)
@@ -142,26 +143,24 @@ def _files_of(target: str | None) -> FileTarget | object:
     return FileTarget(place.root)
 
 
-def _try(gathered: BundleSources, given: BundleOptions) -> Verdict:
+def _try(gathered: BundleSources, words: tuple[str, ...]) -> Verdict:
     # Start the server from the files of the bundle, in an otherwise empty folder.
-    env = {name: os.environ.get(name) if value is None else value for name, value in split_variables(given.env).items()}
+    env = {name: os.environ.get(name) if value is None else value for name, value in split_variables(words).items()}
     with tempfile.TemporaryDirectory(prefix="mcpd-bundle-") as folder:
         program = unpack(gathered, folder)
         target = CommandTarget(
             (sys.executable, program), {name: text for name, text in env.items() if text is not None}
         )
         verdict = asyncio.run(verify_target(target, with_texts=True))
-        return _with_own_paths(verdict, os.path.join(folder, *gathered.inside.split("/")), gathered.root)
+        unpacked = os.path.join(folder, *gathered.inside.split("/"))
 
-
-def _with_own_paths(verdict: Verdict, unpacked: str, root: str) -> Verdict:
-    """The verdict with the author's paths instead of paths in the temporary folder."""
-    # The server runs in the root folder of the system, and may print paths relative to that.
+    # Errors name the author's paths instead of paths in the temporary folder. The server runs in the root folder of the
+    # system, and may print paths relative to that.
     places = {unpacked, os.path.realpath(unpacked), os.path.relpath(unpacked, os.path.abspath(os.sep))}
 
     def replaced(text: str) -> str:
         for place in sorted(places, key=len, reverse=True):
-            text = text.replace(place, root)
+            text = text.replace(place, gathered.root)
 
         return text
 
@@ -176,7 +175,7 @@ def _with_own_paths(verdict: Verdict, unpacked: str, root: str) -> Verdict:
 
 def _print_verdict(verdict: Verdict) -> None:
     for line in verdict.lines:
-        click.echo(f"mcpd: {line}", err=True)
+        note(f"{line}")
 
 
 def _print_bundle(path: str, size: int, gathered: BundleSources, bundle: Bundle) -> None:
@@ -187,8 +186,8 @@ def _print_bundle(path: str, size: int, gathered: BundleSources, bundle: Bundle)
         click.echo(f"asks users for: {', '.join(bundle.manifest.user_config)}")
     click.echo(f"{path}: {size:,} bytes, {len(bundle.files)} files")
     for warning in bundle.warnings:
-        click.echo(f"mcpd: warning: {printable(warning, 1000)}", err=True)
-    click.echo("mcpd: next: open it with Claude Desktop (a double click, or Settings > Extensions)", err=True)
+        note(f"warning: {printable(warning, 1000)}")
+    note("next: open it with Claude Desktop (a double click, or Settings > Extensions)")
 
 
 def _print_files(title: str, about: dict[str, str]) -> None:
@@ -252,7 +251,7 @@ def publish_info_command(
     if (bundle is None) != (bundle_url is None):
         raise click.UsageError("--bundle FILE and --bundle-url URL require each other")
     gathered = gather(_files_of(target))
-    verdict = _try(gathered, BundleOptions(env=env))
+    verdict = _try(gathered, env)
     _print_verdict(verdict)
     if not verdict.works:
         return 1
@@ -309,7 +308,7 @@ def _check_package(package: str, name: str, gathered: BundleSources) -> None:
     bare = package.partition("==")[0]
     if bare == gathered.project.name and bare not in gathered.project.scripts:
         text = f"uvx runs the command with the name of its package, but [project.scripts] has no {bare}"
-        click.echo(f"mcpd: warning: {printable(text)}", err=True)
+        note(f"warning: {printable(text)}")
     for readme in _READMES:
         path = os.path.join(gathered.root, readme)
         if os.path.isfile(path):
@@ -317,4 +316,4 @@ def _check_package(package: str, name: str, gathered: BundleSources) -> None:
                 return
             break
     text = f"the registry requires `mcp-name: {name}` in the README of the package; add it, for example in a comment"
-    click.echo(f"mcpd: warning: {printable(text)}", err=True)
+    note(f"warning: {printable(text)}")

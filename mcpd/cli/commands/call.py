@@ -147,7 +147,7 @@ async def _arguments(terminal: Terminal, given: Any, tool: Tool | None, name: st
 
 
 async def _request(terminal: Terminal, client: Client, questions: Questions, params: dict[str, Any]) -> Raw:
-    """The raw result. If the server requires a visit to a page first, the call is sent again after the visit."""
+    # The raw result. If the server requires a visit to a page first, the call is sent again after the visit.
     try:
         return await client.request("tools/call", params, on_progress=terminal.progress)
     except RemoteError as error:
@@ -285,7 +285,6 @@ class _Watcher:
             await client.ping()
 
     async def _prepare(self, client: Client, words: list[str]) -> tuple[str, dict[str, Any]]:
-        """The tool and the arguments of one --call. Raises WrongUse."""
         name = words[0] if words else ""
         try:
             tool = find_tool(await client.list_tools(), name)

@@ -20,6 +20,7 @@ from mcpd.cli.listening import settings_of_table
 from mcpd.cli.options import or_demo, parameter, target_argument
 from mcpd.cli.programs import list_offers
 from mcpd.cli.talk.terminal import first_line
+from mcpd.cli.talk.words import note
 from mcpd.cli.target import find, load_caught, prepare_scripts, split
 from mcpd.cli.target_errors import is_own
 from mcpd.errors import NAMESAKE, ConfigurationError, collecting
@@ -58,7 +59,7 @@ def init_command(folder: str) -> None:
     for path in write_folder(folder):
         click.echo(path)
     shown = shlex.quote(folder)
-    click.echo("mcpd: next, list what the server offers, try it in a page, and serve it:", err=True)
+    note("next, list what the server offers, try it in a page, and serve it:")
     click.echo(f"  mcpd check {shown}", err=True)
     click.echo(f"  mcpd preview {shown}", err=True)
     click.echo(f"  mcpd serve --http :8080 {shown}", err=True)
@@ -156,7 +157,7 @@ def check_command(
         return 1
 
     if find(target).name == DEMO and not demo:
-        click.echo("mcpd: no server was named, so this is the demo server of mcpd", err=True)
+        note("no server was named, so this is the demo server of mcpd")
     if as_json:
         click.echo(report.as_json(server))
     else:
@@ -262,11 +263,11 @@ class _Report:
     def print(self) -> None:
         """Print everything to stderr, one line each."""
         for problem in self.problems:
-            click.echo(f"mcpd: {'problem' if problem.is_error else 'warning'}: {_text_of(problem)}", err=True)
+            note(f"{'problem' if problem.is_error else 'warning'}: {_text_of(problem)}")
         for change in self.changes or ():
-            click.echo(f"mcpd: {'breaking' if change.is_breaking else 'harmless'}: {printable(change, 1000)}", err=True)
+            note(f"{'breaking' if change.is_breaking else 'harmless'}: {printable(change, 1000)}")
         if self.note:
-            click.echo(f"mcpd: {self.note}", err=True)
+            note(f"{self.note}")
 
     def as_json(self, server: Server | None) -> str:
         """Everything as one JSON object, with the offers of the server if it was loaded."""

@@ -114,7 +114,6 @@ def _find(server: ServerOptions, report: Report) -> CommandTarget | UrlTarget | 
 
 
 def _advice_on(error_text: str) -> str:
-    """The advice for an error whose text gives none."""
     return next(advice for pattern, advice in _ADVICE.items() if re.search(pattern, error_text))
 
 

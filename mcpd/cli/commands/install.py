@@ -25,7 +25,7 @@ from mcpd.cli.options import (
     value_option,
 )
 from mcpd.cli.talk.terminal import counted, json_text
-from mcpd.cli.talk.words import WrongUse, pairs
+from mcpd.cli.talk.words import WrongUse, note, pairs
 from mcpd.client.targets.hosts import HOSTS, Host
 from mcpd.errors import ConfigurationError
 from mcpd.protocol.printable import printable
@@ -125,7 +125,7 @@ def install_command(words: tuple[str, ...], command: tuple[str, ...], **given: A
 
     def tell(text: str) -> None:
         if sys.stderr.isatty():
-            print(f"mcpd: {text}", file=sys.stderr)
+            note(f"{text}")
 
     def install(host: Host) -> Outcome:
         return asyncio.run(operations.install(host, made, options, journal, tell))
@@ -173,10 +173,8 @@ def uninstall_command(words: tuple[str, ...], command: tuple[str, ...], **given:
 
 
 def _change(hosts: Sequence[Host], work: Callable[[Host], Outcome | str], *, as_json: bool, is_dry: bool) -> int:
-    """Change each host and print the outcomes; an outcome is a text if there is nothing to change.
-
-    Raises the ConfigurationError of a single host.
-    """
+    """Change each host and print the outcomes; an outcome is a text if there is nothing to change."""
+    # Raises the ConfigurationError of a single host.
     code, shown = 0, []
     for host in hosts:
         try:
@@ -260,7 +258,7 @@ def _print_outcome(outcome: Outcome, *, is_dry: bool) -> None:
         for line in verdict.lines:
             click.echo(line, err=not verdict.works)
         if not verdict.works:
-            click.echo(f"mcpd: {path} is unchanged; --no-start adds the server without testing it", err=True)
+            note(f"{path} is unchanged; --no-start adds the server without testing it")
             return
     for warning in outcome.warnings:
         if verdict is None or warning not in verdict.warnings:
@@ -280,15 +278,15 @@ def _print_outcome(outcome: Outcome, *, is_dry: bool) -> None:
         if outcome.done.backup:
             backup = printable(outcome.done.backup, 1000)
             click.echo(f"the previous file is kept as {backup}; to restore it: {printable(outcome.undo_command, 1000)}")
-    for note in outcome.notes:
-        click.echo(note)
+    for line in outcome.notes:
+        click.echo(line)
 
 
 def _print(hosts: Sequence[Host], name: str, made: NamedEntry, *, links: bool) -> int:
     for host in hosts:
         click.echo(link_to(host, name, made.entry) if links else rendered(host, name, made.entry).rstrip())
     for warning in made.warnings:
-        click.echo(f"mcpd: {warning}", err=True)
+        note(f"{warning}")
     return 0
 
 

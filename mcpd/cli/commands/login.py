@@ -234,7 +234,6 @@ def whoami_command(target: str | None, as_json: bool) -> int:
 
 
 async def _show_logins(terminal: Terminal, server: ServerOptions, *, as_json: bool) -> int:
-    """Print the logins at a server, or all logins."""
     settings = _oauth(interactive=False)
     from mcpd.client.auth.logins import logins
 
@@ -264,7 +263,6 @@ async def _show_logins(terminal: Terminal, server: ServerOptions, *, as_json: bo
 
 
 def _expiry(login: Login) -> str:
-    """When a login expires, in words."""
     bound = "; bound to a key of this machine" if login.token_type == "DPoP" else ""
     if login.refresh_token is not None:
         return f"when the authorization server ends it{bound}"

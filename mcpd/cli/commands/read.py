@@ -101,8 +101,7 @@ def _split(words: list[str], command: tuple[str, ...]) -> tuple[str | None, str]
 
 
 async def _request_lists(terminal: Terminal, client: Client, kind: str) -> dict[str, list[Any]]:
-    """The requested lists, by their names in JSON."""
-
+    # The requested lists, by their names in JSON.
     async def listed(name: str, answer: Awaitable[list[Any]]) -> list[Any]:
         try:
             return await answer
@@ -191,7 +190,6 @@ def _print(terminal: Terminal, found: dict[str, list[Any]], *, verbose: bool, is
 
 
 def _print_table(terminal: Terminal, rows: Sequence[_Row], *, verbose: bool) -> None:
-    """Print rows in columns that are as wide as needed; a row that does not fit the terminal gets several lines."""
     names = [printable(row.name, _MOST_CHARACTERS) for row in rows]
     arguments = [printable(row.arguments, _MOST_CHARACTERS) for row in rows]
     first = max((len(name) for name in names if len(name) <= _WIDEST_NAME), default=0)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Iterator
 
@@ -11,6 +10,7 @@ from msgspec.json import encode
 
 from mcpd.cli.launch import read_token
 from mcpd.cli.options import parameter
+from mcpd.cli.talk.words import note
 from mcpd.errors import ConfigurationError
 from mcpd.protocol.printable import printable
 from mcpd.server.observe.control import NoStatus, running_servers, status_at, stop
@@ -59,7 +59,7 @@ def status_command(target: str | None, token_file: str | None, as_json: bool) ->
         for each in silent:
             if target in (None, str(each)):
                 error_text = ""
-                print(_no_answer(each), file=sys.stderr)
+                note(_no_answer(each))
     if as_json:
         print(encode(found).decode())
     else:
@@ -69,7 +69,7 @@ def status_command(target: str | None, token_file: str | None, as_json: bool) ->
             for line in _lines_of(status):
                 print(line)
     if not found and error_text:
-        print(f"mcpd: {error_text}", file=sys.stderr)
+        note(error_text)
     return 0 if found else 1
 
 
@@ -92,11 +92,11 @@ def stop_command(pid: int | None, everything: bool, timeout: float) -> int:
     chosen = {each: found[each] for each in found if pid in (None, each)}
     hanging = [each for each in silent if pid == each or (pid is None and (everything or not found))]
     for each in hanging:
-        print(_no_answer(each), file=sys.stderr)
+        note(_no_answer(each))
     if hanging and not chosen:
         return 1
     if not chosen:
-        print(f"mcpd: {_none_runs(pid)}; mcpd status lists the servers that can be stopped", file=sys.stderr)
+        note(f"{_none_runs(pid)}; mcpd status lists the servers that can be stopped")
         return 1
     if len(chosen) > 1 and not everything:
         pids = ", ".join(map(str, chosen))
@@ -113,7 +113,7 @@ def stop_command(pid: int | None, everything: bool, timeout: float) -> int:
             print(f"stopped {name}")
         else:
             text = f"{name} is still running after {timeout:g} s; to end it at once, run kill -9 {number}"
-            print(f"mcpd: {text}", file=sys.stderr)
+            note(text)
             code = 1
     return code
 
@@ -123,7 +123,7 @@ def _none_runs(pid: object) -> str:
 
 
 def _no_answer(pid: int) -> str:
-    return f"mcpd: the server with pid {pid} does not answer: it hangs or is suspended; to end it, run kill -9 {pid}"
+    return f"the server with pid {pid} does not answer: it hangs or is suspended; to end it, run kill -9 {pid}"
 
 
 def _lines_of(status: Status) -> Iterator[str]:

@@ -11,6 +11,7 @@ from pathlib import Path
 import click
 
 from mcpd.cli.options import Size, flag_option, repeated_option, value_option
+from mcpd.cli.talk.words import note
 from mcpd.cli.trace.reading import (
     Entry,
     Filter,
@@ -206,7 +207,7 @@ def _show_command(
         raise ConfigurationError(f"{printable(path, 1000)} {what}; {writers}")
     if reader.unreadable:
         text = f"{reader.unreadable} lines of {path} are not records of a trace"
-        click.echo(f"mcpd: {printable(text, 1000)}", err=True)
+        note(f"{printable(text, 1000)}")
 
 
 def _path(file: str | None) -> Path:
@@ -216,7 +217,7 @@ def _path(file: str | None) -> Path:
     if path is None:
         folder = printable(default_folder(), 1000)
         raise ConfigurationError(f"no trace in {folder}; record one with mcpd trace -- COMMAND, or name a file")
-    click.echo(f"mcpd: {printable(path, 1000)}", err=True)
+    note(f"{printable(path, 1000)}")
     return path
 
 

@@ -61,11 +61,11 @@ def describe_ending(code: int) -> str:
     """Describe how a program ended: its exit code, or the name of the signal."""
     if code >= 0:
         return f"exit code {code}"
-
     try:
-        return f"it crashed: {signal.Signals(-code).name}" if -code in _CRASHES else signal.Signals(-code).name
+        name = signal.Signals(-code).name
     except ValueError:
         return f"signal {-code}"
+    return f"it crashed: {name}" if -code in _CRASHES else name
 
 
 _CRASHES = frozenset((signal.SIGSEGV, signal.SIGABRT, signal.SIGILL, signal.SIGFPE))
@@ -320,7 +320,7 @@ class Dialogue:
         self._stdin.write(line + b"\n")
 
     def _take(self, line: bytes) -> bool:
-        """Handle one line of stdout; return whether to read on."""
+        # Handle one line of stdout; return whether to read on.
         try:
             message = decode(line)
         except (DecodeError, UnicodeDecodeError, RecursionError):

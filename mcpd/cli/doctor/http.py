@@ -272,7 +272,7 @@ def _is_accepted(reply: Reply) -> bool:
 
 
 async def _try_host(web: Web, version: str, report: Report) -> None:
-    """Anybody's host name can point to this machine. A page of that name then has the same origin as the server."""
+    # Anybody's host name can point to this machine. A page of that name then has the same origin as the server.
     host = await _greet(web, version, {"Host": "stranger.example"})
     if host is None or not _is_accepted(host):
         status = "" if host is None else f" (status {host.status})"
@@ -395,7 +395,6 @@ async def _try_without_token(web: Web, version: str, report: Report) -> None:
 
 
 async def _end_session(endpoint: Endpoint) -> None:
-    """End the session that the first request has opened."""
     if endpoint.session is not None:
         fields = {"Mcp-Session-Id": endpoint.session, "MCP-Protocol-Version": WITH_HANDSHAKE}
         with suppress(NoAnswer):
@@ -403,7 +402,6 @@ async def _end_session(endpoint: Endpoint) -> None:
 
 
 async def _try_versions(web: Web, report: Report) -> None:
-    """Try each version of the protocol with a request of its own."""
     tried = await asyncio.gather(*(_try_version(web, version) for version in table.SUPPORTED))
     taken = [version for version, is_taken in zip(table.SUPPORTED, tried, strict=True) if is_taken]
     others = [version for version in table.SUPPORTED if version not in taken]

@@ -163,7 +163,7 @@ def _is_harmless(tool: Any) -> bool:
 
 
 def _split(problem: Problem) -> tuple[str, str]:
-    """Split a problem, which is one sentence, into what is wrong and what to do."""
+    # Split a problem, which is one sentence, into what is wrong and what to do.
     text = printable(str(problem), 500)
     what, sign, advice = text.rpartition("; ")
     return (what, advice) if sign else (text, "")

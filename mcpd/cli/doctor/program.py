@@ -103,7 +103,7 @@ def _find_on_path(program: str, path: str, report: Report) -> str | None:
 
 
 def _has_interpreter(path: str, search: str, report: Report) -> bool:
-    """Return whether the interpreter in the first line of a script exists."""
+    # Return whether the interpreter in the first line of a script exists.
     try:
         with open(path, "rb") as file:
             line = file.readline(300)
@@ -282,7 +282,6 @@ def _judge_end(ending: Ending, report: Report) -> None:
 
 
 async def _try_as_hosts_do(target: CommandTarget, report: Report, timeout: float) -> None:
-    """Start the server once more as hosts do, with few variables and in another folder."""
     dialogue = Dialogue(timeout)
     why = ""
     try:

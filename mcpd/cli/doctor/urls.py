@@ -92,7 +92,6 @@ def _has_socket(path: str, report: Report) -> bool:
 
 
 async def _resolve(host: str, port: int, report: Report) -> list[str]:
-    """Look up the addresses of a name."""
     with suppress(ValueError):
         return [str(ip_address(host))]
     began = time.monotonic()
@@ -145,7 +144,6 @@ async def _connect(host: str, port: int, addresses: list[str], report: Report) -
 
 
 async def _secure(target: UrlTarget, url: SplitResult, host: str, port: int, report: Report) -> bool:
-    """Check whether hosts trust the certificate, and for how long."""
     try:
         context = ssl.create_default_context(cafile=target.ca_file)
     except (OSError, ssl.SSLError) as error:

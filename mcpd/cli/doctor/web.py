@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any
 
 from msgspec import DecodeError, Struct
@@ -16,6 +17,7 @@ from mcpd.client.http.options import HttpOptions
 from mcpd.client.http.pool import Body, HttpPool
 from mcpd.client.targets.named import UrlTarget
 from mcpd.errors import ConfigurationError, HttpError, TransportError
+from mcpd.protocol.wire.sse import SseReader
 from mcpd.transports.challenge import said_in
 
 MAX_BYTES = 4 * 1024 * 1024
@@ -110,7 +112,14 @@ class Web:
                     reply = await link.request(method, link.url, headers or {}, body)
                 head = time.monotonic() - began
                 fields = {name.lower(): value for name, value in reply.headers.items()}
-                data = await self._read(Body(reply, link), fields, began, until)
+                if until is None:
+                    is_stream = fields.get("content-type", "").startswith("text/event-stream")
+                    until = lambda data: is_stream and message_in(data, "text/event-stream") is not None  # noqa: E731
+                data, content = b"", Body(reply, link)
+                with suppress(TimeoutError, TransportError):
+                    async with asyncio.timeout(max(self.timeout - head, 0.1)):
+                        while len(data) < MAX_BYTES and not until(data) and (chunk := await content.read()):
+                            data += chunk
                 where = str(reply.url)
                 reply.close()
             finally:
@@ -123,35 +132,11 @@ class Web:
             raise NoAnswer(f"did not answer: {error}") from None
         return Reply(reply.status, fields, data, head, where)
 
-    async def _read(
-        self, body: Body, headers: Mapping[str, str], began: float, until: Callable[[bytes], bool] | None
-    ) -> bytes:
-        """Return the bytes of a body that arrive in time."""
-        is_stream = headers.get("content-type", "").startswith("text/event-stream")
-        data = b""
-        try:
-            async with asyncio.timeout(max(self.timeout - (time.monotonic() - began), 0.1)):
-                while len(data) < MAX_BYTES and (chunk := await body.read()):
-                    data += chunk
-                    if until is not None and until(data):
-                        break
-                    if until is None and is_stream and message_in(data, "text/event-stream") is not None:
-                        break
-        except (TimeoutError, TransportError):
-            pass
-        return data
-
 
 def message_in(body: bytes, kind: str) -> dict[str, Any] | None:
     """Return the first response in a body: its JSON object, or the object in an event."""
-    texts = [body]
-    if kind == "text/event-stream":
-        events = body.replace(b"\r\n", b"\n").split(b"\n\n")[:-1]
-        texts = [
-            b"\n".join(line[5:].removeprefix(b" ") for line in event.split(b"\n") if line.startswith(b"data:"))
-            for event in events
-        ]
-    for text in texts:
+    is_stream = kind == "text/event-stream"
+    for text in [event.data for event in SseReader(MAX_BYTES).feed(body)] if is_stream else [body]:
         try:
             found = decode(text)
         except (DecodeError, UnicodeDecodeError, RecursionError):

@@ -87,10 +87,8 @@ def key_findings(host: Host, document: Mapping[str, Any]) -> Iterator[Finding]:
 
 
 def strictness_findings(host: Host, content: Content) -> Iterator[Finding]:
-    """Yield faults that make JSON parsers fail or that people overlook: comments, a byte order mark, repeated keys.
-
-    Problems of a host that is known to be strict come first; it then reads nothing of the file.
-    """
+    """Yield faults that make JSON parsers fail or that people overlook: comments, a byte order mark, repeated keys."""
+    # Problems of a host that is known to be strict come first; it then reads nothing of the file.
     if host.format not in ("json", "jsonc") or not content.text.strip():
         return
     is_sure = host.id in _STRICT
@@ -217,7 +215,6 @@ def _of_url(host: Host, entry: Mapping[str, Any]) -> Iterator[Finding]:
 
 
 def _of_variables(host: Host, entry: Mapping[str, Any]) -> Iterator[Finding]:
-    """Yield variables that the host does not replace."""
     if host.variables != "none":
         return
     texts = texts_in([entry.get(name) for name in ("args", "command", *VARIABLE_MEMBERS)])
@@ -232,7 +229,7 @@ def _has(entry: Mapping[str, Any], names: tuple[str, ...]) -> bool:
 
 
 def _is_relative(word: str) -> bool:
-    """Whether it is a relative path: the host makes no absolute one of a variable, the home folder or a drive in it."""
+    # Whether it is a relative path: the host makes no absolute one of a variable, the home folder or a drive in it.
     return not os.path.isabs(word) and not word.startswith(("~", "$", "{", "%")) and _DRIVE.match(word) is None
 
 
@@ -248,9 +245,7 @@ _SLOW_SHARE = 0.5
 
 
 def limit_warnings(host: Host, server: str, offers: Offers, seconds: float = 0.0) -> Iterator[str]:
-    """Yield warnings about the limits of the host. `server` is its name in the host, `seconds` the time it took to
-    start.
-    """
+    """Yield warnings about the limits of the host; `server` is the name there, `seconds` the time of the start."""
     limit = host.limits.start_seconds
     if seconds > limit * _SLOW_SHARE:
         mend = {"codex": ", or raise startup_timeout_sec", "claude-code": ", or raise MCP_TIMEOUT"}.get(host.id, "")
@@ -510,7 +505,6 @@ async def _try_full_environment(
 
 
 def _find_duplicates(host: Host, entries: Mapping[str, Any], checked: CheckedFile) -> None:
-    """Report entries with the same command or URL."""
     first: dict[object, str] = {}
     for server in checked.servers:
         if server.state == "off" or not isinstance(entries[server.name], dict):

@@ -41,10 +41,8 @@ _AGAIN = {
 def serving_command(
     executable: str | None = None, environment: Mapping[str, str] = os.environ
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the words before TARGET, beginning with an absolute path, and warnings for the user.
-
-    The command must still work next month, so environments that were made for one run are not named in it.
-    """
+    """Return the words before TARGET, beginning with an absolute path, and warnings for the user."""
+    # The command must still work next month, so environments that were made for one run are not named in it.
     # The Python of a script with a header runs mcpd from another installation.
     executable = executable or environment.get("_MCPD_PYTHON", sys.executable)
     maker = temporary_environment(executable, environment)
@@ -68,9 +66,7 @@ def serving_command(
 
 
 def temporary_environment(executable: str, environment: Mapping[str, str] = os.environ) -> str:
-    """Return `uvx` or `pipx` for an interpreter in their caches, `temporary` for one below a temporary folder, else
-    "".
-    """
+    """Return `uvx` or `pipx` for an interpreter in their caches, `temporary` for one in a temporary folder."""
     path = os.path.abspath(executable).replace("\\", "/")
     parts = path.lower().split("/")
     uv_cache = environment.get("UV_CACHE_DIR")
@@ -329,7 +325,7 @@ def entry_of_files(named: Sequence[FileTarget], env: Mapping[str, str] = {}, sai
 
 
 def _is_installed(module: str) -> bool:
-    """Whether a module is found without the current folder."""
+    # Whether a module is found without the current folder.
     top = module.partition(".")[0]
     if top == __name__.partition(".")[0]:
         return True
@@ -343,10 +339,8 @@ def _is_installed(module: str) -> bool:
 
 
 def _with_absolute_paths(args: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The words with absolute paths for existing files, and warnings about the changes.
-
-    A word without a dot or a slash is more likely an argument than a file.
-    """
+    """The words with absolute paths for existing files, and warnings about the changes."""
+    # A word without a dot or a slash is more likely an argument than a file.
     found, warnings = [], []
     for word in args:
         is_path = "." in word or os.path.dirname(word) != ""

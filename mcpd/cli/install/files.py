@@ -81,10 +81,8 @@ def read(path: str) -> Content:
 
 
 def check(before: Content) -> None:
-    """Raise ConfigurationError if the file was changed since it was read, or may not be written by this user.
-
-    The permissions of its folder alone would allow to replace the file of another owner.
-    """
+    """Raise ConfigurationError if the file was changed since it was read, or may not be written by this user."""
+    # The permissions of its folder alone would allow to replace the file of another owner.
     if before.data is not None:
         if not before.mode & stat.S_IWUSR:
             raise ConfigurationError(f"{before.path} is read-only; allow writing (chmod u+w), or add the entry by hand")
@@ -95,10 +93,8 @@ def check(before: Content) -> None:
 
 
 def write(before: Content, data: bytes | None) -> None:
-    """Write new content; None deletes the file. Raises ConfigurationError, and then leaves the file as it was.
-
-    It refuses files that have changed since they were read, and files that their owner may not write.
-    """
+    """Write new content; None deletes the file. Raises ConfigurationError, and then leaves the file as it was."""
+    # It refuses files that have changed since they were read, and files that their owner may not write.
     check(before)
     with explained(f"{before.path} cannot be written"):
         if data is None:
@@ -168,10 +164,8 @@ class Journal:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Lock the journal against other processes of mcpd, and load what they have recorded.
-
-        Without a writable state folder nothing is locked. May be nested.
-        """
+        """Lock the journal against other processes of mcpd, and load what they have recorded."""
+        # Without a writable state folder nothing is locked. May be nested.
         if self._is_locked:
             yield
             return
@@ -208,10 +202,8 @@ class Journal:
         self._save()
 
     def previous_bytes(self, now: Content, name: str) -> tuple[bool, bytes | None]:
-        """Return whether only mcpd has changed the file since it added this entry, and the previous bytes.
-
-        The bytes are None if the file did not exist.
-        """
+        """Return whether only mcpd has changed the file since it added this entry, and the previous bytes."""
+        # The bytes are None if the file did not exist.
         current = fingerprint(now.data)
         found: Record | None = None
         for record in self.of(now.target, name):

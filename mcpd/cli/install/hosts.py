@@ -126,10 +126,8 @@ class Process(Struct, frozen=True):
 
 
 def running(host: Host, environment: Mapping[str, str] = os.environ, *, platform: str = sys.platform) -> Process | None:
-    """Return the running process of a host that rewrites its file; None if it does not run.
-
-    A process with another home folder has another file.
-    """
+    """Return the running process of a host that rewrites its file; None if it does not run."""
+    # A process with another home folder has another file.
     if not host.rewrites:
         return None
     home = environment.get("HOME", "")
@@ -154,12 +152,9 @@ def refuse_running(host: Host, *, force: bool) -> None:
 
 def processes(platform: str = sys.platform) -> list[Process]:
     """Return the processes of this user, from /proc, `ps` or `tasklist`; an empty list if that fails."""
+    readers = {"win32": _of_tasklist, "linux": _of_proc}
     with suppress(OSError):
-        if platform == "win32":
-            return list(_of_tasklist())
-        if platform.startswith("linux"):
-            return list(_of_proc())
-        return list(_of_ps())
+        return list(readers.get(platform, _of_ps)())
     return []
 
 
@@ -190,7 +185,7 @@ def _home(place: str) -> str:
 
 
 def _of_ps() -> Iterator[Process]:
-    """Processes of this user; `ps` prints the absolute path of each program, which may contain spaces."""
+    # Processes of this user; `ps` prints the absolute path of each program, which may contain spaces.
     for line in _output_of("ps", "-xo", "pid=,comm=").splitlines():
         pid, _, path = line.strip().partition(" ")
         if pid.isdecimal():
@@ -208,6 +203,5 @@ def _output_of(*words: str) -> str:
 
 
 def _process_names(words: list[str]) -> list[str]:
-    """The names of a process with these words as its command."""
     names = [word.replace("\\", "/").rpartition("/")[2].removesuffix(".exe") for word in words[:2]]
     return names if names[0].rstrip("0123456789.") in _INTERPRETERS else names[:1]

@@ -201,12 +201,12 @@ async def verify_target(
 
 
 def _working_folder(cwd: str | None, project: str | None) -> str:
-    """The folder in which a host starts a server: its entry's, its project's, or the root folder."""
+    # The folder in which a host starts a server: its entry's, its project's, or the root folder.
     return os.path.expanduser(cwd or project or os.path.abspath(os.sep))
 
 
 async def _converse(dialogue: Dialogue, began: float, *, shows_views: bool, with_texts: bool) -> Verdict:
-    """Do what a host does when it starts a server. Raises NoAnswer."""
+    # Do what a host does when it starts a server. Raises NoAnswer.
     capabilities: dict[str, Any] = {"extensions": OFFER} if shows_views else {}
     answer = await dialogue.greet(capabilities)
     if answer.result is None or "initialize" in dialogue.asked:
@@ -274,7 +274,7 @@ async def _read_offers(peer: Peer, opening: dict[str, Any], version: str | None,
 
 
 async def _texts(peer: Peer, prompts: tuple[dict[str, Any], ...]) -> dict[str, str]:
-    """Request the texts of prompts with placeholders as arguments. Prompts that refuse such values are left out."""
+    # Request the texts of prompts with placeholders as arguments. Prompts that refuse such values are left out.
     found: dict[str, str] = {}
     for prompt in prompts:
         name = _text(prompt.get("name"))

@@ -67,10 +67,8 @@ class Plan(Struct, frozen=True):
 
     @property
     def difference(self) -> str:
-        """The changed lines with two lines of context; "" for no change.
-
-        Values of headers, and of variables whose name suggests a secret, are masked for all servers in the file.
-        """
+        """The changed lines with two lines of context; "" for no change."""
+        # Values of headers, and of variables whose name suggests a secret, are masked for all servers in the file.
         after = "" if self.data is None else self.data.removeprefix(b"\xef\xbb\xbf").decode()
         lines = unified_diff(
             self.before.text.splitlines(), after.splitlines(), self.before.path, self.before.path, lineterm="", n=2
@@ -182,7 +180,7 @@ def rendered(host: Host, name: str, entry: Entry) -> str:
 
 
 def _merged(existing: dict[str, Any], made: Mapping[str, Any], *, keeps_variables: bool) -> dict[str, Any]:
-    """Our members, and the user's own members of an existing entry, in their previous order."""
+    # Our members, and the user's own members of an existing entry, in their previous order.
     wanted = {key: made.get(key, value) for key, value in existing.items() if key in made or key not in LAUNCH_MEMBERS}
     wanted.update(made)
     for key in VARIABLE_MEMBERS if keeps_variables else ():
@@ -200,7 +198,7 @@ _LEAST_SECRET = 4
 
 
 def _secrets(entries: list[Any]) -> list[str]:
-    """The secret values in these entries, longest first."""
+    # The secret values in these entries, longest first.
     found = set()
     for entry in entries:
         for key, held in entry.items() if isinstance(entry, dict) else ():
@@ -223,17 +221,13 @@ _SCOPE = ("--scope", "user")
 
 
 def own_command_for(host: Host, *, is_project: bool, by_host: bool) -> str | None:
-    """Return the path of the host's own command, if that makes the change; None if the file is written.
-
-    Claude Code rewrites its file while it runs, so a change by another program could be lost.
-    """
+    """Return the path of the host's own command, if that makes the change; None if the file is written."""
+    # Claude Code rewrites its file while it runs, so a change by another program could be lost.
     return shutil.which(host.program) if host.id == "claude-code" and by_host and not is_project else None
 
 
 def change_by_host(program: str, plan: Plan) -> None:
-    """Let the host's command make the change. Raises ConfigurationError if it fails, or if the file does not show
-    it.
-    """
+    """Let the host's command make the change. Raises ConfigurationError if the file does not show it."""
     if plan.change in ("updated", "replaced", "removed"):
         _run([program, "mcp", "remove", *_SCOPE, plan.name])
     if plan.change != "removed":
@@ -277,11 +271,9 @@ class AppliedChange(Struct, frozen=True):
 
 
 def apply(plan: Plan, journal: Journal, *, is_project: bool = False, by_host: bool = True) -> AppliedChange:
-    """Make the change. Raises ConfigurationError, and then leaves the file as it was.
-
-    The copy is beside the file, or in the state folder for a project's file, which other people may share. With
-    `by_host` the host's own command is used, if it has one.
-    """
+    """Make the change. Raises ConfigurationError, and then leaves the file as it was."""
+    # The copy is beside the file, or in the state folder for a project's file, which other people may share. With
+    # `by_host` the host's own command is used, if it has one.
     if plan.change == "none":
         return AppliedChange(plan.before.path)
     before = plan.before
@@ -509,7 +501,6 @@ async def install(
 
 
 def _existing_names(host: Host, made: NamedEntry, content: Content) -> list[str]:
-    """The names of this server in the file."""
     wanted = shaped(host, made.name, made.entry)
     return [name for name, entry in entries_of(host, content).items() if same_server(entry, wanted)]
 

@@ -404,7 +404,7 @@ def read_text(text: str, kind: Schema | None, name: str) -> Any:
 
 
 def _check(value: Any, kind: Schema, text: str, name: str) -> None:
-    """Check the most common limits; the server checks all others. Raises WrongUse."""
+    # Check the most common limits; the server checks all others. Raises WrongUse.
     if isinstance(value, str):
         size, least, most = float(len(value)), "minLength", "maxLength"
     elif isinstance(value, (int, float)) and not isinstance(value, bool):

@@ -189,7 +189,7 @@ class _Warnings(logging.Handler):
 
 
 def _describe_bug(error: Exception) -> str:
-    """One line that lets us find a bug of mcpd."""
+    # One line that lets us find a bug of mcpd.
     place = extract_tb(error.__traceback__)[-1]
     where = f"{os.path.basename(place.filename)}:{place.lineno}"
     text = f"{type(error).__name__}: {printable(error, _MOST_OF_AN_ERROR)}"
@@ -220,7 +220,7 @@ def describe_error(error: McpdError, server: ServerOptions) -> str:
 
 
 def _data_of(error: RemoteError) -> str:
-    """The data of an error, which often explains more than its message."""
+    # The data of an error, which often explains more than its message.
     if error.data is UNSET or error.data is None:
         return ""
     try:

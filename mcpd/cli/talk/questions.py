@@ -202,7 +202,7 @@ def _url_problem(url: str) -> str:
 
 
 def _host_of(url: str) -> str:
-    """The host as it is looked up, which reveals letters that only look like others."""
+    # The host as it is looked up, which reveals letters that only look like others.
     try:
         host = urlsplit(url).hostname or ""
         return printable(host.encode("idna").decode() if not host.isascii() else host)
@@ -238,7 +238,6 @@ _NOTHING = object()
 
 
 async def _ask(terminal: Terminal, name: str, schema: Schema, *, is_required: bool) -> Any:
-    """Ask for a value; _NOTHING if the user leaves it out."""
     if schema.types == ["object"] and schema.properties and is_required:
         return await ask_members(terminal, schema, schema.required or list(schema.properties), f"{name}.")
     choices = schema.items.choices if schema.types == ["array"] else schema.choices
@@ -285,7 +284,6 @@ def _introduce(terminal: Terminal, name: str, schema: Schema, choices: list[Choi
 
 
 def _read(line: str, schema: Schema, choices: list[Choice], name: str) -> Any:
-    """Convert a line to a value. Raises WrongUse."""
     if schema.types == ["boolean"] and line.lower() in _YES | _NO:
         return line.lower() in _YES
     if choices and schema.types == ["array"]:
@@ -306,6 +304,6 @@ def _choose(word: str, choices: list[Choice], name: str) -> Any:
 
 def _default(value: Any) -> str:
     # A default as the user would type it.
-    if isinstance(value, list) and all(isinstance(item, str) for item in value):
-        return ", ".join(value)
+    if isinstance(value, list):
+        return ", ".join(map(plain, value))
     return {True: "yes", False: "no"}[value] if isinstance(value, bool) else plain(value)

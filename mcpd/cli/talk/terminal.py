@@ -236,7 +236,7 @@ def _styled(text: str, styles: tuple[str, ...]) -> str:
 
 
 def _writable(stream: Any) -> Any:
-    """The stream, or /dev/null if it was closed before we started."""
+    # The stream, or /dev/null if it was closed before we started.
     if stream is None:
         stream = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - for the rest of the process
     if hasattr(stream, "reconfigure"):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from collections.abc import Iterable, Sequence
 
 from mcpd.errors import ConfigurationError
@@ -16,6 +17,11 @@ from mcpd.protocol.printable import printable
 
 class WrongUse(ConfigurationError):
     """The command line is wrong; the text says what to write instead. Exit code 2."""
+
+
+def note(text: str) -> None:
+    """Print a line for people on stderr."""
+    print(f"mcpd: {text}", file=sys.stderr)
 
 
 _ARGUMENT = re.compile(r"[^\s={}\[\]\"/?]+?:?=", re.DOTALL)

@@ -56,9 +56,7 @@ class Guardian:
         os.write(self._pipe, b"%d\n" % group)
 
     def close(self) -> None:
-        """Stop watching, because the server has ended. Processes that it left in its group are still ended, without
-        waiting.
-        """
+        """Stop watching, because the server has ended; end what it has left in its group."""
         if self._group and _group_runs(self._group):
             os.close(self._pipe)
             return
@@ -94,7 +92,7 @@ def _group_runs(group: int) -> bool:
 
 
 def _end_group(group: int) -> None:
-    """Send SIGTERM to a process group, and SIGKILL two seconds later if something still runs."""
+    # Send SIGTERM to a process group, and SIGKILL two seconds later if something still runs.
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(group, signal.SIGTERM)
         deadline = time.monotonic() + GRACE_SECONDS
@@ -134,10 +132,8 @@ class _Pump(threading.Thread):
             self._recorder.record_event("reader gone" if reader_went else "end", **{"from": self._from})
 
     def finish(self, seconds: float, waits_for_reader: Callable[[], bool] = lambda: False) -> None:
-        """Wait for the end of the source, and stop after `seconds` without any.
-
-        A server ends once the host has read what it wrote. While `waits_for_reader()` is true, so do we.
-        """
+        """Wait for the end of the source, and stop after `seconds` without any."""
+        # A server ends once the host has read what it wrote. While `waits_for_reader()` is true, so do we.
         left = seconds
         while self.is_alive() and left > 0:
             self.join(_POLL_SECONDS)
@@ -178,7 +174,7 @@ class _Pump(threading.Thread):
 
 
 def _write(target: int, data: bytes) -> bool:
-    """Write all of the data, however long the reader takes. Returns whether there is a reader."""
+    # Write all of the data, however long the reader takes. Returns whether there is a reader.
     view = memoryview(data)
     while view:
         try:
@@ -258,9 +254,7 @@ def _pumps(child: ChildProcess, recorder: Recorder) -> list[_Pump]:
 
 
 def _duplicated(number: int) -> int:
-    """Duplicate descriptor 0, 1 or 2, and replace 0 and 1 with the null device. The host sees the end when we close
-    the copy.
-    """
+    """Duplicate descriptor 0, 1 or 2. The host sees the end when we close the copy."""
     empty = os.open(os.devnull, os.O_RDWR)
     try:
         taken = os.dup(number)

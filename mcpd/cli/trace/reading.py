@@ -187,17 +187,13 @@ def _messages(message: Raw) -> list[Head | None]:
 
 
 def _compact(result: Raw) -> bytes:
-    """Return enough of a result to find its `isError`, which is beside the content."""
+    # Return enough of a result to find its `isError`, which is beside the content.
     data = bytes(result)
     return (data if len(data) <= 4096 else data[:2048] + data[-2048:]).replace(b" ", b"")
 
 
 def read_lines(path: Path, is_over: Callable[[], bool] | None = None) -> Iterator[bytes]:
-    """Yield the lines of a file. With `is_over`, wait for further lines until it returns true, also in a file that
-    replaces this one.
-
-    Raises OSError.
-    """
+    """Yield the lines of a file. With `is_over`, wait for further lines until it returns true. Raises OSError."""
     file = path.open("rb")
     try:
         half = b""
@@ -267,7 +263,7 @@ def newest_trace() -> Path | None:
 
 
 def _traces(folder: Path) -> list[Path]:
-    """The recordings in a folder, the last one that was written first."""
+    # The recordings in a folder, the last one that was written first.
     found = {}
     with suppress(OSError):
         for path in folder.iterdir():
@@ -320,9 +316,7 @@ class Filter(Struct, frozen=True):
 
 
 def as_line(entry: Entry, most: int = 120) -> str:
-    """Format an entry as one line: time, direction, id, method, duration, size, and `most` characters of its
-    content.
-    """
+    """Format an entry as one line, with at most `most` characters of its content."""
     time = f"{datetime.fromtimestamp(entry.at):%H:%M:%S.%f}"[:-3]
     if entry.role == "run":
         return f"── {datetime.fromtimestamp(entry.at):%Y-%m-%d} {time}  {printable(entry.text, max(most, 200))}"
@@ -343,9 +337,7 @@ def as_line(entry: Entry, most: int = 120) -> str:
 
 
 def as_json(entry: Entry) -> str:
-    """Format an entry as its record with the members `at`, `role`, `id`, `method` and `ms` added. Unprintable
-    characters are escaped.
-    """
+    """Format an entry as its record, with the members `at`, `role`, `id`, `method` and `ms` added."""
     added: dict[str, Any] = {"at": datetime.fromtimestamp(entry.at).astimezone().isoformat(), "role": entry.role}
     if entry.id is not None:
         added["id"] = entry.id
@@ -397,7 +389,6 @@ def _event(entry: Entry) -> str:
 
 
 def _content(entry: Entry) -> str:
-    """The content of a message in short."""
     head = entry.head
     if head is None:
         return ""

@@ -28,9 +28,7 @@ log = getLogger("mcpd")
 
 
 class Overview(Site):
-    """The metrics and status of all workers. `workers` returns the current ones; `count` is how many there should
-    be.
-    """
+    """The metrics and status of all workers. `count` is how many workers there should be."""
 
     def __init__(self, options: Options, count: int, workers: Callable[[], Iterable[Worker]]) -> None:
         super().__init__(options)
@@ -95,7 +93,6 @@ class Overview(Site):
                 self._log(worker)
 
     def _log(self, worker: Worker) -> None:
-        """Log that a worker is stuck, or that it works again."""
         was_stuck = worker.name in self._stuck_names
         if _is_stuck(worker) and not was_stuck:
             self._stuck_names.add(worker.name)

@@ -72,9 +72,7 @@ class Places:
                 self._for_all[name] = kept
 
     def sockets_of(self, number: int) -> dict[str, list[socket.socket]]:
-        """Return the sockets of one worker number, by option. They stay open here, so that their queue outlives a
-        worker.
-        """
+        """Return the sockets of one worker number, by option. They stay open here: their queue outlives a worker."""
         if number not in self._own:
             self._own[number] = {
                 name: bind_beside(kept) for name, kept in self._kept.items() if name not in self._for_all
@@ -110,9 +108,7 @@ _FIRST_WAIT, _LONGEST_WAIT = 1.0, 10.0
 
 
 class Restarts:
-    """Delays restarts. Three deaths within 10 s delay the next start by 1 s, then twice as long each time, up to 10
-    s.
-    """
+    """Delays restarts: three deaths within 10 s delay the next start by 1 s, then twice as long, up to 10 s."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -258,7 +254,7 @@ class _Parent:
         self._said.clear()
 
     async def _start(self, number: int) -> Worker:
-        """Start a worker, which is the current one of its number from now on."""
+        # Start a worker, which is the current one of its number from now on.
         is_first = number == 1 and not self._workers
         worker = Worker(number, self._said.append, self._on_request)
         self._workers.setdefault(number, []).append(worker)
@@ -342,7 +338,7 @@ class _Parent:
         self._do(self._reload())
 
     async def _reload(self) -> None:
-        """Replace all workers, one after the other. Requests that arrive meanwhile cause one further reload."""
+        # Replace all workers, one after the other. Requests that arrive meanwhile cause one further reload.
         async with self._reloading:
             if not self._wants_reload or self._stopped.is_set() or not self._overview.is_serving:
                 return
@@ -389,7 +385,6 @@ class _Parent:
         self._stopped.set()
 
     async def _end(self) -> None:
-        """Stop all workers, and kill those that do not end in time."""
         self._stopped.set()
         self._overview.is_stopping = True
         notify("STOPPING=1")
@@ -404,7 +399,6 @@ class _Parent:
         await self._ended(workers)
 
     async def _ended(self, workers: Sequence[Worker]) -> None:
-        """Wait for these workers to end, and kill those that do not end in time."""
         ends: asyncio.Future[Any] = asyncio.gather(*[worker.ended.wait() for worker in workers])
         await asyncio.wait([ends], timeout=self._options.grace + _ENDING_SECONDS)
         for worker in workers:

@@ -86,9 +86,7 @@ _LAST_SECONDS = 1.0
 
 
 class Worker:
-    """A worker. `asked` is called with the number of a request for the metrics and status of all; `said` with lines
-    for people.
-    """
+    """A worker. `asked` is called with a request for the status of all workers, `said` with lines for people."""
 
     def __init__(self, number: int, said: Callable[[str], object], asked: Callable[[Worker, int], object]) -> None:
         self.number = number

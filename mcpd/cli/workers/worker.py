@@ -66,7 +66,7 @@ class WorkerWatching(Watching):
         self._parent.attach(self._collect)
 
     def _collect(self) -> WorkerReport:
-        """Called on the thread of the control socket. Runs in the event loop, unless that is blocked."""
+        # Called on the thread of the control socket. Runs in the event loop, unless that is blocked.
         self.report.pulse()
         found: Future[WorkerReport] = Future()
 
@@ -85,8 +85,7 @@ class WorkerWatching(Watching):
         return WorkerReport(self.report.families(), self.report.status(), self._heartbeat.late)
 
     def _routes(self) -> tuple[Route, ...]:
-        """These routes report on all workers, whichever of them is asked (OBS-14)."""
-
+        # These routes report on all workers, whichever of them is asked (OBS-14).
         async def metrics(request: RouteRequest) -> RouteResponse:
             said = exposed((await self._parent.ask()).families, request.headers.get("accept"))
             return RouteResponse(said.body, content_type=said.content_type)

@@ -19,9 +19,7 @@ __all__ = ["drop", "format_named", "put"]
 
 
 def with_change(document: dict[str, Any], keys: Sequence[str], value: Any, *, in_list: bool = False) -> dict[str, Any]:
-    """Return a copy of the document with `value` at `keys`, or without that member if it is None. New members are
-    last.
-    """
+    """Return a copy with `value` at `keys`, or without that member if it is None. New members are last."""
     key, *rest = keys
     if not rest:
         made = dict(document)

@@ -120,7 +120,6 @@ def drop(text: str, keys: Sequence[str]) -> str:
 
 
 def _insert(text: str, found: _Object, key: str, value: Any, unit: str) -> str:
-    """Insert a new last member."""
     name = json.dumps(key, ensure_ascii=False)
     is_flat = _is_flat(text, found)
     if is_flat:
@@ -156,7 +155,6 @@ def _insert(text: str, found: _Object, key: str, value: Any, unit: str) -> str:
 
 
 def _remove(text: str, found: _Object, member: _Member) -> str:
-    """Remove a member, its comma, and the space before it."""
     at = found.members.index(member)
     before = found.members[at - 1] if at else None
     begin = member.start
@@ -209,9 +207,7 @@ def _first(text: str) -> int:
 
 
 def _tokens(text: str, at: int) -> Iterator[tuple[str, int, int]]:
-    """Yield the kind, start and end of everything that is neither space nor comment. The kind of a punctuation mark
-    is the mark.
-    """
+    """Yield kind, start and end of all but space and comments. The kind of a mark is the mark."""
     while at < len(text):
         found = _TOKEN.match(text, at)
         if found is None:
@@ -254,7 +250,7 @@ def _value(text: str, tokens: Iterator[tuple[str, int, int]]) -> tuple[int, int]
 
 
 def _plain(text: str) -> Any:
-    """Parse JSON without comments, which is ten times as fast; None if that fails."""
+    # Parse JSON without comments, which is ten times as fast; None if that fails.
     try:
         return json.loads(text, parse_constant=_no_constant)
     except (ValueError, RecursionError):

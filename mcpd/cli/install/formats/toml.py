@@ -97,7 +97,6 @@ def _replace(text: str, ours: list[_Statement], path: tuple[str, ...], value: An
 
 
 def _put_inline(text: str, statement: _Statement, path: tuple[str, ...], value: Any) -> str:
-    """Put a value into an inline table."""
     before = tomllib.loads(f"value = {text[statement.value : statement.value_end]}")
     found = with_change(before, ("value", *path[len(statement.path) :]), value)["value"]
     return text[: statement.value] + toml_value(found) + text[statement.value_end :]
@@ -122,7 +121,7 @@ def _put_member(text: str, path: tuple[str, ...], value: Any) -> str:
 
 
 def _groups(statements: list[_Statement], path: tuple[str, ...]) -> list[tuple[int, int]]:
-    """The first and last statement of each run about `path`. Comments between two statements belong to the run."""
+    # The first and last statement of each run about `path`. Comments between two statements belong to the run.
     groups: list[tuple[int, int]] = []
     is_running = False
     for at, statement in enumerate(statements):

@@ -108,7 +108,6 @@ def _append(text: str, node: Any, value: Any) -> str:
 
 
 def _set(text: str, node: Any, pair: Any, key: str, value: Any) -> str:
-    """Replace the value of a member."""
     start, end = pair[0].start_mark.index, _pair_end(text, pair)
     if node.flow_style:
         return f"{text[:start]}{json.dumps(key)}: {json.dumps(value, ensure_ascii=False)}{text[end:]}"
@@ -231,7 +230,6 @@ def _pair(node: Any, key: str) -> Any:
 
 
 def _item(node: Any, name: str) -> Any:
-    """The object of a list that has this `name`."""
     for item in node.value:
         pair = _pair(item, "name")
         if pair is not None and pair[1].value == name:
@@ -251,7 +249,7 @@ def _pair_end(text: str, pair: Any) -> int:
 
 
 def _content_end(text: str, node: Any) -> int:
-    """The index behind the last content of a node. The library's own end of a block is where the next one begins."""
+    # The index behind the last content of a node. The library's own end of a block is where the next one begins.
     is_block = (_is_mapping(node) or _is_list(node)) and not node.flow_style and bool(node.value)
     if is_block:
         return _pair_end(text, node.value[-1]) if _is_mapping(node) else _content_end(text, node.value[-1])
