@@ -71,10 +71,17 @@ class LogHandler(logging.Handler):
             import json  # noqa: F401 - when the first record comes, no file descriptor may be free to load it
         self.setFormatter(_JsonFormatter() if log_format == "json" else _TextFormatter(_FORMAT))
         if level != "debug":
-            self.addFilter(_OwnRecords(target))
+            # The records of mcpd and of the user's own code are kept.
+            self._own = {"mcpd", (target or "").partition(":")[0].partition(".")[0]}
+            self.addFilter(self._is_wanted)
         self._write = write
         self._finish = finish
         self._repeats = _Repeats(self._put)
+
+    def _is_wanted(self, record: logging.LogRecord) -> bool:
+        if record.levelno >= logging.WARNING or record.name.partition(".")[0] in self._own:
+            return True
+        return "site-packages" not in record.pathname and "dist-packages" not in record.pathname
 
     def emit(self, record: logging.LogRecord) -> None:
         if self._repeats.passes(record):
@@ -93,18 +100,6 @@ class LogHandler(logging.Handler):
         """Write everything; called by `logging` at the end of the process."""
         self._repeats.report_all()
         self._finish()
-
-
-class _OwnRecords:
-    """Drops records below level warning of installed packages; keeps those of mcpd and of the user's own code."""
-
-    def __init__(self, target: str | None) -> None:
-        self._own = {"mcpd", (target or "").partition(":")[0].partition(".")[0]}
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        if record.levelno >= logging.WARNING or record.name.partition(".")[0] in self._own:
-            return True
-        return "site-packages" not in record.pathname and "dist-packages" not in record.pathname
 
 
 class _TextFormatter(logging.Formatter):

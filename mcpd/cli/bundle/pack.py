@@ -44,7 +44,7 @@ from mcpd.cli.bundle.project import (
 )
 from mcpd.cli.install.files import explained
 from mcpd.cli.install.formats.toml import toml_value
-from mcpd.cli.install.launch import Offers
+from mcpd.cli.install.launch import Offers, first_of, names_of
 from mcpd.cli.scripts import normalized, requirement_name
 from mcpd.client.targets.named import CommandTarget, FileTarget
 from mcpd.errors import ConfigurationError
@@ -230,7 +230,7 @@ def make_bundle(gathered: BundleSources, offers: Offers, said: BundleOptions) ->
             for tool in offers.tools
         ),
         prompts=_prompts(offers),
-        prompts_generated=any(str(each.get("name")) not in offers.prompt_texts for each in offers.prompts),
+        prompts_generated=any(each not in offers.prompt_texts for each in names_of(offers.prompts)),
         keywords=project.keywords,
         license=project.license_text,
         compatibility=Compatibility(runtimes={"python": _node_range(project.requires_python) or _PYTHON}),
@@ -341,9 +341,8 @@ def _description(offers: Offers, name: str) -> str:
     first = offers.instructions.strip().partition("\n")[0]
     if first:
         return first
-    count = len(offers.tools)
-    tools = ", ".join(str(each.get("name")) for each in offers.tools[:5])
-    return f"{offers.title or name}: {tools}{' and more' if count > 5 else ''}" if count else offers.title or name
+    tools = f": {first_of(names_of(offers.tools), 5)}" if offers.tools else ""
+    return f"{offers.title or name}{tools}"
 
 
 def _author(said: BundleOptions, project: Project, warnings: list[str]) -> Author:

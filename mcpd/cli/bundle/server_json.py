@@ -92,11 +92,17 @@ class ServerJson(_Part, frozen=True, kw_only=True):
 
 def checked(found: ServerJson) -> bytes:
     """Return the text of the file. Raises ConfigurationError if the schema or the registry refuses it."""
-    text = msgspec.json.encode(found)
+    data = msgspec.json.encode(found)
     try:
-        msgspec.json.decode(text, type=ServerJson)
+        msgspec.json.decode(data, type=ServerJson)
     except msgspec.ValidationError as error:
-        raise ConfigurationError(f"server.json would not be valid: {_in_words(error, found)}") from None
+        text = printable(error, 500)
+        if "$.name" in text:
+            text = f"the name {printable(found.name)!r} must be NAMESPACE/NAME, as io.github.you/weather: use --name"
+        elif "$.description" in text:
+            count = len(found.description)
+            text = f"its description has {count} characters, but needs 1 to {MAX_DESCRIPTION}: use --description"
+        raise ConfigurationError(f"server.json would not be valid: {text}") from None
     for version in (found.version, *(package.version for package in found.packages)):
         if _RANGE.search(version):
             raise ConfigurationError(f"the version {version!r} is a range: the registry accepts one exact version")
@@ -105,7 +111,7 @@ def checked(found: ServerJson) -> bytes:
             "server.json needs a package or a URL: --pypi PACKAGE, --bundle-url URL or --remote URL; a "
             "pyproject.toml with a name is enough, too"
         )
-    return msgspec.json.format(text, indent=2) + b"\n"
+    return msgspec.json.format(data, indent=2) + b"\n"
 
 
 def remote(url: str) -> Remote:
@@ -170,13 +176,3 @@ def shortened(text: str) -> str:
         return sentence[0]
     cut = text[: MAX_DESCRIPTION - 1]
     return f"{cut.rpartition(' ')[0] or cut}…"
-
-
-def _in_words(error: msgspec.ValidationError, found: ServerJson) -> str:
-    text = printable(error, 500)
-    if "$.name" in text:
-        return f"the name {printable(found.name)!r} must be NAMESPACE/NAME, as io.github.you/weather: use --name"
-    if "$.description" in text:
-        count = len(found.description)
-        return f"its description has {count} characters, but needs 1 to {MAX_DESCRIPTION}: use --description"
-    return text

@@ -28,7 +28,7 @@ from mcpd.cli.bundle.server_json import (
     variables,
 )
 from mcpd.cli.install.files import explained
-from mcpd.cli.install.launch import Offers, Verdict, verify_target
+from mcpd.cli.install.launch import Offers, Verdict, first_of, verify_target
 from mcpd.cli.options import json_option, repeated_option, target_argument, value_option
 from mcpd.cli.talk.terminal import json_text
 from mcpd.cli.talk.words import note
@@ -111,10 +111,7 @@ def bundle_command(
             click.echo(json_text({"written": None, "error": verdict.error, "stderr": verdict.stderr_tail}))
             return 1
         if gathered.left_out:
-            names = list(gathered.left_out)
-            more = f" and {len(names) - 5} more" if len(names) > 5 else ""
-            text = printable(", ".join(names[:5]), 500) + more
-            note(f"these files are not in the bundle: {text}")
+            note(f"these files are not in the bundle: {first_of(list(gathered.left_out), 5)}")
         note("no bundle was written; mcpd doctor TARGET tests the server where it is")
         return 1
 

@@ -135,7 +135,12 @@ async def find_endpoint(web: Web, report: Report) -> Endpoint | None:
     try:
         reply = await web.greet(WITH_HANDSHAKE)
     except NoAnswer as error:
-        report.fail("endpoint", f"the server {error}", _after_silence(str(error)))
+        advice = "use the URL of the server itself"
+        if "within" in str(error):
+            advice = "is it busy, or does it not speak HTTP at all? Look into its log; raise --timeout if it is slow"
+        elif "redirects too often" in str(error):
+            advice = "it redirects every request to itself: check the rules of the server, or of the proxy before it"
+        report.fail("endpoint", f"the server {error}", advice)
         return None
 
     if "protocolVersion" in (reply.opening or {}):
@@ -154,14 +159,6 @@ async def find_endpoint(web: Web, report: Report) -> Endpoint | None:
         return Endpoint(web, reply, is_old=True)
     await _guess(web, reply, report)
     return None
-
-
-def _after_silence(text: str) -> str:
-    if "within" in text:
-        return "is it busy, or does it not speak HTTP at all? Look into its log; raise --timeout if it is slow"
-    if "redirects too often" in text:
-        return "it redirects every request to itself: check the rules of the server, or of the proxy in front of it"
-    return "use the URL of the server itself"
 
 
 def _report_endpoint(web: Web, reply: Reply, report: Report) -> None:

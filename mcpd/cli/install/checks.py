@@ -14,7 +14,7 @@ import os
 import re
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal, TypeAlias
 
 from msgspec import Struct, field
@@ -32,7 +32,15 @@ from mcpd.cli.install.entry import (
 from mcpd.cli.install.files import Content, Journal, read
 from mcpd.cli.install.formats import format_named
 from mcpd.cli.install.hosts import found_hosts
-from mcpd.cli.install.launch import Offers, Verdict, passed_variables, verify_target, withheld_variables
+from mcpd.cli.install.launch import (
+    Offers,
+    Verdict,
+    first_of,
+    names_of,
+    passed_variables,
+    verify_target,
+    withheld_variables,
+)
 from mcpd.client.targets.configurations import (
     Variables,
     host_files,
@@ -253,7 +261,8 @@ def limit_warnings(host: Host, server: str, offers: Offers, seconds: float = 0.0
     yield from _of_tools(host, server, offers)
     yield from _of_texts(host, offers)
     if offers.apps and not host.has_apps:
-        yield f"this host shows no pages: {_some(offers.apps)} will answer with text (--no-apps switches pages off)"
+        apps = first_of(offers.apps, _MAX_SHOWN)
+        yield f"this host shows no pages: {apps} will answer with text (--no-apps switches pages off)"
     if host.id in _NO_RESOURCES and (offers.resources or offers.templates):
         yield "this host does not read resources: offer their content with a tool"
     if host.id in _NO_PROMPTS and offers.prompts:
@@ -267,9 +276,9 @@ def _of_tools(host: Host, server: str, offers: Offers) -> Iterator[str]:
     if limits.tool_name is None:
         return
     room = limits.tool_name - len(limits.prefix.format(server=server))
-    long = [name for name in _names(offers.tools) if len(name) > room]
+    long = [name for name in names_of(offers.tools) if len(name) > room]
     if long:
-        text = f"{_some(long)} may be missing: names of tools can have {room} characters here"
+        text = f"{first_of(long, _MAX_SHOWN)} may be missing: names of tools can have {room} characters here"
         yield f"{text}; shorten them{', or the name of the server with --name' if '{' in limits.prefix else ''}"
 
 
@@ -282,22 +291,13 @@ def _of_texts(host: Host, offers: Offers) -> Iterator[str]:
     size = _bytes(offers.instructions)
     if size > _CUT_BYTES:
         yield f"its instructions have {size:,} bytes, and are cut after {_CUT_BYTES:,}"
-    long = _names(tool for tool in offers.tools if _bytes(tool.get("description")) > _CUT_BYTES)
+    long = names_of(tool for tool in offers.tools if _bytes(tool.get("description")) > _CUT_BYTES)
     if long:
-        yield f"the descriptions of {_some(long)} are cut after {_CUT_BYTES:,} bytes"
-
-
-def _names(tools: Iterable[Mapping[str, Any]]) -> list[str]:
-    return [str(tool.get("name")) for tool in tools]
+        yield f"the descriptions of {first_of(long, _MAX_SHOWN)} are cut after {_CUT_BYTES:,} bytes"
 
 
 def _bytes(text: Any) -> int:
     return len(text.encode("utf-8", "replace")) if isinstance(text, str) else 0
-
-
-def _some(names: list[str]) -> str:
-    more = f" and {len(names) - _MAX_SHOWN} more" if len(names) > _MAX_SHOWN else ""
-    return ", ".join(names[:_MAX_SHOWN]) + more
 
 
 def examine_entry(target: str, report: Report) -> None:

@@ -99,6 +99,17 @@ _MAX_SHOWN = 8
 _LOG_PREFIXES = ("ERROR mcpd: ", "WARNING mcpd: ")
 
 
+def names_of(entries: Iterable[Mapping[str, Any]], member: str = "name") -> list[str]:
+    """Return the names, or another member, of these entries."""
+    return [str(entry.get(member)) for entry in entries]
+
+
+def first_of(names: list[str], most: int) -> str:
+    """Return the first names, and how many more there are, safe to print."""
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return printable(", ".join(names[:most]), 1000) + more
+
+
 class Offers(Struct, frozen=True):
     """The lists of a server, unchecked."""
 
@@ -118,7 +129,7 @@ class Offers(Struct, frozen=True):
     @property
     def apps(self) -> list[str]:
         """The names of the tools that have a page."""
-        return [str(tool.get("name")) for tool in self.tools if _has_page(tool)]
+        return names_of(tool for tool in self.tools if _has_page(tool))
 
 
 class Verdict(Struct, frozen=True, kw_only=True):
@@ -142,7 +153,7 @@ class Verdict(Struct, frozen=True, kw_only=True):
     @property
     def tools(self) -> tuple[str, ...]:
         """The names of its tools."""
-        return tuple(str(tool.get("name")) for tool in self.offers.tools)
+        return tuple(names_of(self.offers.tools))
 
     @property
     def lines(self) -> tuple[str, ...]:
@@ -314,15 +325,14 @@ def _shown(how: str, offers: Offers, seconds: float) -> list[str]:
     name = printable(f"{offers.name} {offers.version}".strip()) or "a server without a name"
     lines = [f"{how}: {name} (protocol {printable(offers.protocol)}), first response after {seconds:.2f} s"]
     for what, names in (
-        ("tools", [str(each.get("name")) for each in offers.tools]),
+        ("tools", names_of(offers.tools)),
         ("apps", offers.apps),
-        ("resources", [str(each.get("uri")) for each in offers.resources]),
-        ("resource templates", [str(each.get("uriTemplate")) for each in offers.templates]),
-        ("prompts", [str(each.get("name")) for each in offers.prompts]),
+        ("resources", names_of(offers.resources, "uri")),
+        ("resource templates", names_of(offers.templates, "uriTemplate")),
+        ("prompts", names_of(offers.prompts)),
     ):
         if names:
-            more = f" and {len(names) - _MAX_SHOWN} more" if len(names) > _MAX_SHOWN else ""
-            lines.append(f"  {what} ({len(names)}): {', '.join(printable(each) for each in names[:_MAX_SHOWN])}{more}")
+            lines.append(f"  {what} ({len(names)}): {first_of(names, _MAX_SHOWN)}")
     if len(lines) == 1:
         lines.append("  it offers nothing, so hosts show nothing of it")
     return lines

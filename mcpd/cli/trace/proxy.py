@@ -210,7 +210,8 @@ def run(command: Sequence[str], recorder: Recorder, guardian: Guardian) -> int:
     except (OSError, ValueError) as error:
         text = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         recorder.record_event("not started", error=text)
-        _say(f"{command[0]} cannot be started: {text}")
+        with suppress(OSError):
+            print(f"mcpd: {printable(command[0], 1000)} cannot be started: {text}", file=sys.stderr, flush=True)
         return NOT_FOUND if isinstance(error, FileNotFoundError) else CANNOT_RUN
 
     guardian.watch(child.pid)
@@ -295,9 +296,3 @@ class _Signals:
             return
         self._recorder.record_event("signal", signal=signal.Signals(number).name)
         self._child.send_signal(number)
-
-
-def _say(text: str) -> None:
-    with suppress(OSError):
-        sys.stderr.write(f"mcpd: {printable(text, 1000)}\n")
-        sys.stderr.flush()
