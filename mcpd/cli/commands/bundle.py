@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from mcpd.cli.bundle.manifest import split_variables
 from mcpd.cli.bundle.pack import Bundle, BundleOptions, BundleSources, gather, make_bundle, unpack
-from mcpd.cli.bundle.project import Project, write_archive
+from mcpd.cli.bundle.project import write_archive
 from mcpd.cli.bundle.server_json import (
     SCHEMA,
     ServerJson,
@@ -28,7 +28,7 @@ from mcpd.cli.bundle.server_json import (
     variables,
 )
 from mcpd.cli.install.files import explained
-from mcpd.cli.install.launch import Offers, Verdict, first_of, verify_target
+from mcpd.cli.install.launch import Verdict, first_of, verify_target
 from mcpd.cli.options import json_option, repeated_option, target_argument, value_option
 from mcpd.cli.talk.terminal import json_text
 from mcpd.cli.talk.words import note
@@ -253,7 +253,17 @@ def publish_info_command(
     if not verdict.works:
         return 1
 
-    found = _described(name, gathered.project, verdict.offers, version, description)
+    project, offers, urls = gathered.project, verdict.offers, gathered.project.urls
+    source = next((urls[label] for label in ("repository", "source", "source code", "github") if label in urls), "")
+    found = ServerJson(
+        schema=SCHEMA,
+        name=name,
+        title=shortened(offers.title),
+        description=description or shortened(project.description or offers.instructions or offers.title or offers.name),
+        version=version or project.version or offers.version,
+        website_url=next((urls[label] for label in ("homepage", "documentation") if "://" in urls.get(label, "")), ""),
+        repository=repository(source),
+    )
     packages = []
     if bundle is not None and bundle_url is not None:
         packages.append(bundle_package(bundle_url, _digest(bundle)))
@@ -277,22 +287,6 @@ def publish_info_command(
     if pypi is not None:
         _check_package(pypi, name, gathered)
     return 0
-
-
-def _described(name: str, project: Project, offers: Offers, version: str, description: str) -> ServerJson:
-    """server.json without packages and remotes."""
-    about = project.description or offers.instructions or offers.title or offers.name
-    urls = project.urls
-    source = next((urls[label] for label in ("repository", "source", "source code", "github") if label in urls), "")
-    return ServerJson(
-        schema=SCHEMA,
-        name=name,
-        title=shortened(offers.title),
-        description=description or shortened(about),
-        version=version or project.version or offers.version,
-        website_url=next((urls[label] for label in ("homepage", "documentation") if "://" in urls.get(label, "")), ""),
-        repository=repository(source),
-    )
 
 
 def _digest(path: str) -> str:

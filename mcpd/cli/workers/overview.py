@@ -167,9 +167,7 @@ class Overview(Site):
     def _status(self) -> Status:
         workers = sorted(self._workers(), key=lambda worker: worker.number)
         each = [worker.latest.status for worker in workers if worker.latest.status is not None]
-        clients: Counter[str] = Counter()
-        for status in each:
-            clients.update(status.clients)
+        clients = sum((Counter(status.clients) for status in each), Counter[str]())
 
         errors = sorted(
             (*self._errors.kept(), *(error for status in each for error in status.errors)), key=lambda error: error.at

@@ -111,13 +111,11 @@ class Restarts:
     """Delays restarts: three deaths within 10 s delay the next start by 1 s, then twice as long, up to 10 s."""
 
     def __init__(self) -> None:
-        self.count = 0
         self._deaths: deque[float] = deque(maxlen=_MANY)
         self._wait = 0.0
 
     def died(self, now: float) -> float:
         """Note a death at the time `now`, in seconds. Returns for how many seconds to wait before the next start."""
-        self.count += 1
         if self._deaths and now - self._deaths[-1] > _WITHIN + self._wait:
             self._deaths.clear()
             self._wait = 0.0
