@@ -8,8 +8,7 @@ from mcpd.cli.workers.parent import Restarts
 def waits(*deaths: float) -> list[float]:
     """For how long the next one waits after each of these deaths."""
     restarts = Restarts()
-    found = [restarts.died(at) for at in deaths]
-    return found
+    return [restarts.died(at) for at in deaths]
 
 
 def test_three_deaths_in_ten_seconds_slow_it_down() -> None:
