@@ -174,6 +174,7 @@ def run(words: Sequence[str]) -> int:
         text = _explain(error, name)
         print(text if text.startswith("Usage: ") else f"mcpd: {text}", file=sys.stderr)
         return error.exit_code
+
     return code if isinstance(code, int) else 0
 
 
@@ -201,6 +202,7 @@ def _explain(error: click.UsageError, command: str) -> str:
         text = _wrong_value(error)
     elif isinstance(error, click.BadOptionUsage) and error.option_name in ("--ws", "--http"):
         see = f"for example {error.option_name} :8080"
+
     text = " ".join(text.split())
     return text if ";" in text else f"{text}; {see}"
 

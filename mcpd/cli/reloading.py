@@ -96,6 +96,7 @@ class ReloadedTarget:
             self._stamps, self._is_broken = now, True
             log.error("%s; the previous version stays in use", printable(error, 2500))
             return
+
         self._stamps, self._is_broken = stamps, False
 
     def _made(self) -> Server:

@@ -92,6 +92,7 @@ def _missing(header: Header, advice: str) -> str:
             f"its header requires Python {header.python}, but mcpd runs on {_own_version()}; {advice} or install mcpd "
             "with that Python's pip: pip install mcpd-server"
         )
+
     missing = [each for each in header.dependencies if not _is_installed(each)]
     if not missing:
         return ""

@@ -138,6 +138,7 @@ def why_unknown(target: str, place: str, attribute: str) -> str:
             f"{place} is a command; mcpd serve only serves commands of Python packages that are installed beside mcpd. "
             f"Any command works with mcpd list -- {place} … and mcpd install HOST -- {place} …"
         )
+
     near = near_target(place, attribute)
     if near:
         return f"{place if place.endswith('.py') else target}: no such file{near}"
@@ -167,6 +168,7 @@ def no_server_in(module: ModuleType, servers: Iterable[str]) -> str:
                 f"{name} is a server of {library}, which cannot be served with --no-compat: leave out the option, "
                 'or make a server with server = mcpd.Server("name")'
             )
+
     if isfunction(getattr(module, "main", None)):
         return "it has no server, only main(); let main() return the server, and write :main after the name"
     return 'it has no server; make one with server = mcpd.Server("name")'

@@ -39,6 +39,7 @@ def check(options: Options, from_file: frozenset[str]) -> None:
             "--workers and --auth-server exclude each other, because a login needs one process; serve the login server "
             "separately, and the workers with --issuer"
         )
+
     if options.wire_log is not None:
         raise ConfigurationError("--workers and --wire-log exclude each other: all processes would write to the file")
 

@@ -383,6 +383,7 @@ def _icon(path: str, root: str, offers: Offers) -> tuple[bytes, tuple[Icon, ...]
             data = file.read(_MAX_ICON_BYTES + 1)
         if not data.startswith(_PNG) or len(data) > _MAX_ICON_BYTES or len(data) < 24:
             raise ConfigurationError(f"{path or beside}: an icon must be a PNG file of up to 5 MiB, best 512 by 512")
+
     for icon in () if data else offers.icons:
         data = data or _of_data_url(str(icon.get("src")))
     if not data:

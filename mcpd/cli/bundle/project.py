@@ -277,6 +277,7 @@ def write_archive(path: str, files: Mapping[str, bytes | str]) -> int:
             entry.create_system, entry.external_attr = 3, _MODE << 16
             data = source if isinstance(source, bytes) else Path(source).read_bytes()
             archive.writestr(entry, data, zipfile.ZIP_DEFLATED, 9)
+
     return os.path.getsize(path)
 
 

@@ -103,6 +103,7 @@ def checked(found: ServerJson) -> bytes:
             count = len(found.description)
             text = f"its description has {count} characters, but needs 1 to {MAX_DESCRIPTION}: use --description"
         raise ConfigurationError(f"server.json would not be valid: {text}") from None
+
     for version in (found.version, *(package.version for package in found.packages)):
         if _RANGE.search(version):
             raise ConfigurationError(f"the version {version!r} is a range: the registry accepts one exact version")

@@ -93,6 +93,7 @@ def doctor_command(
             asyncio.run(try_url(found, report, timeout))
         else:
             asyncio.run(try_command(found, report, timeout))
+
     if as_json:
         name = without_secrets(target) if target else " ".join(mask_command(command))
         click.echo(json_text({"target": name or None, "works": report.works, "steps": report.steps}))

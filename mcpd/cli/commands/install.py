@@ -226,6 +226,7 @@ def _hosts_of(words: Sequence[str], *, everywhere: bool, is_one_file: bool) -> t
         if not found:
             raise ConfigurationError("no known host is installed on this machine; name a host to write its file")
         return found, list(words)
+
     if len(words) > 2:
         raise WrongUse(f"leave out {words[2]!r}: write HOST and TARGET, or a command after --")
     try:

@@ -170,6 +170,7 @@ def _person(terminal: Terminal, settings: OAuth, *, no_browser: bool) -> UserInt
                     terminal.note("mcpd: this is not the address: it contains code= and state=", "yellow")
         except OSError:
             pass  # stdin is neither a terminal nor a pipe, so nothing can be read from it
+
         await asyncio.get_running_loop().create_future()
         raise AssertionError
 

@@ -60,6 +60,7 @@ def status_command(target: str | None, token_file: str | None, as_json: bool) ->
             if target in (None, str(each)):
                 error_text = ""
                 note(_no_answer(each))
+
     if as_json:
         print(encode(found).decode())
     else:
@@ -148,6 +149,7 @@ def _lines_of(status: Status) -> Iterator[str]:
         up = f"up {_span(worker.uptime_seconds)}"
         calls = f"{worker.in_flight} running calls"
         yield f"  worker {worker.number}: pid {worker.pid}, {worker.state}, {up}, {calls}{died}"
+
     yield f"  event loop: at most {status.loop_lag_seconds * 1000:.1f} ms late in the last minute"
     for error in status.errors:
         when = time.strftime("%H:%M:%S", time.localtime(error.at))

@@ -333,6 +333,7 @@ class Dialogue:
                 self._garbage_bytes += len(line) + 1
                 if len(self.garbage) < _MAX_SHOWN:
                     self.garbage.append(line[:200].decode("utf-8", "backslashreplace"))
+
         return self._garbage_bytes <= MAX_GARBAGE_BYTES
 
     def _take_message(self, message: dict[str, Any], size: int) -> None:

@@ -291,6 +291,7 @@ async def _try_cors(web: Web, report: Report) -> None:
     except NoAnswer:
         report.skip("CORS", "no answer to OPTIONS")
         return
+
     allowed = reply.headers.get("access-control-allow-origin")
     if allowed is None or reply.status >= 400:
         report.ok("CORS", "pages of other origins are refused; hosts that are web pages need a proxy of their own")
@@ -333,6 +334,7 @@ async def try_streams(endpoint: Endpoint, report: Report) -> None:
         return
     finally:
         web.timeout = patience
+
     _judge(reply, report)
 
 
@@ -372,6 +374,7 @@ async def try_http(target: UrlTarget, report: Report, timeout: float) -> None:
         await try_exposure(web, endpoint.version, report)
         await try_streams(endpoint, report)
         await _end_session(endpoint)
+
     await try_client(target, report, timeout)
     if not endpoint.is_old:
         await _try_versions(web, report)

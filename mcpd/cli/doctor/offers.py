@@ -78,6 +78,7 @@ async def examine_offers(peer: Peer, opening: Mapping[str, Any], report: Report,
             for each in found or ():
                 for problem in resource_problems(each) if isinstance(each, dict) else ():
                     report.fail("resources", *_split(problem))
+
     if offered.get("tools") is not None:
         await _call(peer, tools, report)
 

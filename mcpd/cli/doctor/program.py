@@ -70,6 +70,7 @@ def _find_file(program: str, cwd: str | None, report: Report) -> str | None:
         report.fail("found", f"{path} is not executable", how)
     else:
         return os.path.abspath(path)
+
     return None
 
 
@@ -109,6 +110,7 @@ def _has_interpreter(path: str, search: str, report: Report) -> bool:
             line = file.readline(300)
     except OSError:
         return True  # a file that is executable but not readable is not a script
+
     if not line.startswith(b"#!"):
         return True
     words = line[2:].decode("utf-8", "replace").split()
@@ -143,6 +145,7 @@ def _has_script(target: CommandTarget, report: Report) -> bool:
             text = f"{word} is relative to the folder that a host happens to run in"
             report.warn("found", text, f"in a host's configuration write {os.path.abspath(path)}")
         return True
+
     return True
 
 
@@ -238,6 +241,7 @@ async def _try_unknown_method(dialogue: Dialogue, report: Report) -> None:
         return
     finally:
         dialogue.timeout = patience
+
     if answer.code == -32601:
         report.ok("unknown method", "is refused correctly", seconds=answer.seconds)
     elif answer.error:

@@ -59,6 +59,7 @@ async def try_network(target: UrlTarget, report: Report) -> bool:
         advice = "hosts that do not use it need another way; NO_PROXY=HOST avoids it"
         report.ok("proxy", f"requests go through {proxy}, which your environment names", advice=advice)
         return True
+
     addresses = await _resolve(host, port, report)
     if not addresses or not await _connect(host, port, addresses, report):
         return False
@@ -103,6 +104,7 @@ async def _resolve(host: str, port: int, report: Report) -> list[str]:
         advice = "is the name right? Does it need a VPN? A new name takes a while to be known everywhere"
         report.fail("name (DNS)", f"{printable(host)} has no address: {why}", advice)
         return []
+
     addresses = list(dict.fromkeys(str(each[4][0]) for each in found))
     report.ok("name (DNS)", ", ".join(addresses[:4]), seconds=time.monotonic() - began, addresses=addresses)
     return addresses

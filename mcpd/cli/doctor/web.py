@@ -130,6 +130,7 @@ class Web:
             raise NoAnswer(f"redirects the request: {error}") from None
         except (TransportError, ConfigurationError) as error:
             raise NoAnswer(f"did not answer: {error}") from None
+
         return Reply(reply.status, fields, data, head, where)
 
 

@@ -111,6 +111,7 @@ def strictness_findings(host: Host, content: Content) -> Iterator[Finding]:
         except ValueError as error:
             at = f", line {error.lineno}" if isinstance(error, json.JSONDecodeError) else ""
             yield Finding(f"it has comments or trailing commas{at}, {what}", "remove them", is_sure)
+
     for key in dict.fromkeys(_repeated_keys(content.text)):
         text = f"the key {printable(key, 100)!r} is repeated in one object: only the last one counts"
         yield Finding(text, "remove or rename the others", is_problem=False)
@@ -183,6 +184,7 @@ def _of_command(host: Host, entry: Mapping[str, Any], expected: Mapping[str, Any
         yield Finding(text, "write the program alone, and each other word into `args`")
     elif "/" in program and _is_relative(program):
         yield _relative(program)
+
     for word in words:
         if word == "~" or word.startswith("~/"):
             advice = f"write {printable(os.path.expanduser(word), 300)}"

@@ -390,6 +390,7 @@ def shaped(host: Host, name: str, entry: Entry) -> dict[str, Any]:
                 "TARGET"
             )
         return _URLS[host.shape](name, entry)
+
     if entry.cwd is not None and host.id not in _KNOW_CWD:
         raise ConfigurationError(
             f"{host.name} does not support a working folder ({entry.cwd}); name the server as a file, or "

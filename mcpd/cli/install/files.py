@@ -71,6 +71,7 @@ def read(path: str) -> Content:
         return Content(path, target, None)
     except OSError as error:
         raise ConfigurationError(f"{path} cannot be read: {error.strerror or error}") from None
+
     if len(data) > MAX_BYTES:
         raise ConfigurationError(f"{path} is not a configuration: it has more than {MAX_BYTES} bytes")
     try:
@@ -128,6 +129,7 @@ def back_up(before: Content, folder: str | None = None) -> str:
             file.write(before.data)
         for old in sorted(glob(os.path.join(escape(place), f"{escape(name)}.*.mcpd-backup")))[:-_MAX_BACKUPS]:
             os.unlink(old)
+
     return path
 
 

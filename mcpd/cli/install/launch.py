@@ -69,6 +69,7 @@ def passed_variables(
         if platform == "win32":
             kept = _WINDOWS
         found = {name: environment[name] for name in (*kept, *names) if name in environment}
+
     if platform == "darwin" and host is not None and host.id in _WITHOUT_SHELL:
         found["PATH"] = _MINIMAL_PATH
     return found
@@ -245,6 +246,7 @@ async def _verify_url(target: UrlTarget, timeout: float, with_texts: bool) -> Ve
         if "pip install" not in what:  # otherwise a library is missing here, and nothing was sent
             advice = advice or f"is it running? mcpd doctor {target}"
         return Verdict(works=False, error=what, advice=advice, is_reached=True)
+
     try:
         seconds = time.monotonic() - began
         offers = await _read_offers(ClientPeer(client), opening_of(client), client.version, with_texts)
@@ -299,6 +301,7 @@ async def _texts(peer: Peer, prompts: tuple[dict[str, Any], ...]) -> dict[str, s
         texts = [_text(content.get("text")) for content in _objects(contents)]
         if name and texts and all(texts):
             found[name] = "\n\n".join(texts)
+
     return found
 
 
@@ -333,6 +336,7 @@ def _shown(how: str, offers: Offers, seconds: float) -> list[str]:
     ):
         if names:
             lines.append(f"  {what} ({len(names)}): {first_of(names, _MAX_SHOWN)}")
+
     if len(lines) == 1:
         lines.append("  it offers nothing, so hosts show nothing of it")
     return lines

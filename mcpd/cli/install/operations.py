@@ -592,4 +592,5 @@ def listed(journal: Journal) -> list[Listed]:
         gone = tuple(journal.missing_entries(content.target, entries))
         has_file, others = content.data is not None, len(entries) - len(ours)
         rows.append(Listed(host.id, host.name, found.path, has_file, ours, others, gone=gone))
+
     return rows

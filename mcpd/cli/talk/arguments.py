@@ -117,6 +117,7 @@ class Schema:
                 found += [Choice(value, str(title)) for value, title in zip(values, titles, strict=True)]
             elif node.get("type") != "null":
                 return []  # one alternative allows any value
+
         return found
 
     def alternatives(self, depth: int = 0) -> Iterator[Schema]:
@@ -187,6 +188,7 @@ def limits_text(schema: Schema) -> str:
         said.append(f"{low} or more")
     elif _is_number(high):
         said.append(f"{high} or less")
+
     for name, words in (("minLength", "at least {} characters"), ("maxLength", "at most {} characters")):
         if _is_number(node.get(name)):
             said.append(words.format(node[name]))
@@ -238,6 +240,7 @@ def read_words(words: Sequence[str]) -> list[Given]:
         if not isinstance(found, dict):
             raise WrongUse(f'{what}: write the arguments as a JSON object, for example {{"name": "value"}}')
         given.append(Given("", found, is_json=True))
+
     return given
 
 
@@ -334,6 +337,7 @@ def _find(name: str, schema: Schema) -> tuple[tuple[str, ...], Schema | None]:
         path.append(first)
         kind = known.get(first)
         rest = rest[len(first) + 1 :]
+
     return tuple(path), kind
 
 
@@ -427,6 +431,7 @@ def _typed(text: str, types: list[str]) -> Any:
             return number
         if number.is_integer():
             return int(number)
+
     wanted = {"{": "object", "[": "array"}.get(text[:1])
     if wanted in types:
         try:

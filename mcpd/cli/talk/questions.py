@@ -93,6 +93,7 @@ class Questions:
             except InputCancelled:
                 terminal.note("mcpd: declined")
                 return _DECLINED
+
         return ElicitResult(action="accept", content=content)
 
     async def url(self, params: ElicitUrlParams) -> ElicitResult:
@@ -109,6 +110,7 @@ class Questions:
             self._print(first, f"  {url}", f"  on the host {_host_of(params.url)}")
             if not await self._confirm("Open it"):
                 return _DECLINED
+
         with suppress(webbrowser.Error, OSError):
             if webbrowser.open(params.url):
                 return ElicitResult(action="accept")

@@ -289,6 +289,7 @@ class Saver:
         except OSError as error:
             where = self.output or "the current folder"
             raise ConfigurationError(f"{where}: {error.strerror}; name another folder with --output DIR") from None
+
         self._terminal.note(f"mcpd: {printable(mime)}, {len(data)} bytes: saved as {path}")
 
     def _write(self, data: bytes, mime: str, uri: str) -> str:
@@ -305,6 +306,7 @@ class Saver:
             except FileExistsError:
                 continue
             return path
+
         raise FileExistsError(0, f"there are already {_MOST_FILES} files named {stem}")
 
 

@@ -67,6 +67,7 @@ def parse(text: str, path: str) -> dict[str, Any]:
         raise ConfigurationError(f"{path}: it is nested too deeply") from None
     except ValueError as error:
         raise ConfigurationError(f"{path}: {error}") from None
+
     if not isinstance(found, dict):
         raise ConfigurationError(f"{path}: it must contain an object, not a {type(found).__name__}")
     return found
@@ -96,6 +97,7 @@ def put(text: str, keys: Sequence[str], value: Any, *, in_list: bool = False) ->
                 f"{key} is not an object in this file; change it by hand (--print shows the entry)"
             )
         found = _object(text, member.value)
+
     raise AssertionError("no keys")
 
 
@@ -113,6 +115,7 @@ def drop(text: str, keys: Sequence[str]) -> str:
         if text[member.value] != "{":
             return text
         found = _object(text, member.value)
+
     raise AssertionError("no keys")
 
 

@@ -112,6 +112,7 @@ def _put_member(text: str, path: tuple[str, ...], value: Any) -> str:
             break
         elif statement.kind == "pair" and last is not None:
             last = statement
+
     assert last is not None
     line = f"{toml_key(path[-1])} = {toml_value(value)}"
     nl = line_end(text)
@@ -172,6 +173,7 @@ def _statements(text: str) -> list[_Statement]:
             path = (*table, *_path(tomllib.loads(f"{pair['key']} = 0")))
             found.append(_Statement("pair", at, line_stop, path, pair.end(), value_end))
         at = line_stop
+
     return found
 
 

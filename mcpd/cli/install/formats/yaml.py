@@ -29,6 +29,7 @@ def parse(text: str, path: str) -> dict[str, Any]:
         raise ConfigurationError(f"{path}{place}: {getattr(error, 'problem', None) or 'this is not YAML'}") from None
     except ValueError as error:
         raise ConfigurationError(f"{path}: {error}") from None
+
     if found is None:
         return {}
     if not isinstance(found, dict):
@@ -168,6 +169,7 @@ def _lines(value: Any, column: int) -> list[str]:
             inner = _lines(each, column + 2)
             found += [f"{indent}- {inner[0].lstrip(' ')}", *inner[1:]]
         return found
+
     for key, each in value.items():
         name = _scalar(str(key))
         is_flat = isinstance(each, list) and not any(isinstance(item, (dict, list)) for item in each)
