@@ -485,7 +485,7 @@ def _check_targets(options: Options, found: list[Found], left_out: dict[str, str
 
 
 def _without_effect(options: Options) -> Iterator[tuple[str, str]]:
-    """The options that were given but have no effect, with the reasons. Options from mcpd.toml are not reported."""
+    # The options that were given but have no effect, with the reasons. Options from mcpd.toml are not reported.
     why: dict[str, str] = {}
     if options.http is None:
         why["HTTP"] = "it requires HTTP; add --http :8080"
@@ -514,7 +514,7 @@ def read_token(path: str | None, *, warns: bool = True) -> str | None:
             mode = os.fstat(file.fileno()).st_mode
             token = file.read().strip()
     except (OSError, UnicodeDecodeError) as error:
-        why = error.strerror if isinstance(error, OSError) else "it is not text"
+        why = getattr(error, "strerror", "it is not text")
         raise ConfigurationError(f"--token-file {path}: {why}; name a file that contains the token") from None
     if not token:
         raise ConfigurationError(f"--token-file {path}: the file is empty; write the token into it")

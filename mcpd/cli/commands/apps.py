@@ -144,7 +144,7 @@ def _resolves_localhost_names() -> bool:
 
 
 async def _open(url: str) -> bool:
-    """Open the user's browser, unless there is no screen. Returns whether one was opened."""
+    # Open the user's browser, unless there is no screen. Returns whether one was opened.
     if _SYSTEM not in ("darwin", "win32") and not (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
         return False
     import webbrowser

@@ -175,7 +175,7 @@ def _load(target: str | None, no_compat: bool, arguments: tuple[str, ...]) -> Se
 
 
 def _refusal(target: str | None, error: Exception) -> Problem:
-    """The error of a decorator, and the line of the user's code that uses it. Called where the error is raised."""
+    # The error of a decorator, and the line of the user's code that uses it. Called where the error is raised.
     place = split(target or "")[0]
     folder = os.path.dirname(os.path.abspath(place)) if os.path.isfile(place) else os.getcwd()
     for frame, line in walk_stack(None):

@@ -173,7 +173,7 @@ def _report_endpoint(web: Web, reply: Reply, report: Report) -> None:
 
 
 async def _guess(web: Web, reply: Reply, report: Report) -> None:
-    """Report what is wrong with the response, and try the paths that other servers use."""
+    # Report what is wrong with the response, and try the paths that other servers use.
     said = f": {reply.first_line}" if reply.first_line and reply.kind != "text/html" else ""
     if len(reply.body) >= MAX_BYTES:
         said = f", and with more than {MAX_BYTES // 1024 // 1024} MiB"

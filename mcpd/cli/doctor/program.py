@@ -193,7 +193,7 @@ async def try_command(target: CommandTarget, report: Report, timeout: float) -> 
 
 
 async def _begin(dialogue: Dialogue, report: Report) -> dict[str, Any] | None:
-    """Return the first result: of `initialize`, or of `server/discover` if the server does not know that."""
+    # Return the first result: of `initialize`, or of `server/discover` if the server does not know that.
     try:
         answer = await dialogue.greet()
     except NoAnswer as error:

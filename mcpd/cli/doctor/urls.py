@@ -67,7 +67,7 @@ async def try_network(target: UrlTarget, report: Report) -> bool:
 
 
 def _proxy(scheme: str, host: str, port: int) -> str:
-    """The proxy that the environment names, without its password; empty without a proxy."""
+    # The proxy that the environment names, without its password; empty without a proxy.
     proxies = getproxies()
     named = proxies.get(scheme.replace("ws", "http")) or proxies.get("all")
     if not named or proxy_bypass(f"{host}:{port}") or proxy_bypass(host):
@@ -100,7 +100,7 @@ async def _resolve(host: str, port: int, report: Report) -> list[str]:
         async with asyncio.timeout(_SECONDS):
             found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError, TimeoutError) as error:
-        why = error.strerror if isinstance(error, OSError) and error.strerror else "no answer"
+        why = getattr(error, "strerror", None) or "no answer"
         advice = "is the name right? Does it need a VPN? A new name takes a while to be known everywhere"
         report.fail("name (DNS)", f"{printable(host)} has no address: {why}", advice)
         return []

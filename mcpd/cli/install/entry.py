@@ -121,7 +121,7 @@ def short_name(path: str) -> str:
 
 
 def _plain(word: str, short: Callable[[str], str]) -> str:
-    """An existing path with the short names of its parts that have spaces. Other words are returned unchanged."""
+    # An existing path with the short names of its parts that have spaces. Other words are returned unchanged.
     if " " not in word or not ntpath.isabs(word):
         return word
     path, behind = word, ""

@@ -208,7 +208,7 @@ def run(command: Sequence[str], recorder: Recorder, guardian: Guardian) -> int:
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, new_session=False
         )
     except (OSError, ValueError) as error:
-        text = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        text = getattr(error, "strerror", None) or str(error)
         recorder.record_event("not started", error=text)
         with suppress(OSError):
             print(f"mcpd: {printable(command[0], 1000)} cannot be started: {text}", file=sys.stderr, flush=True)
