@@ -1,9 +1,8 @@
 """Tests of servers: clients in the same process, as any user, in any protocol version, over any transport.
 
-`client` has `TestClient`, its blocking twin and the mark `@mcpd_every_version`. `joining` and `asgi` connect a client
-to a server by each transport. `approval` compares a server with an approval file. `pytest_plugin` is the plugin, which
-pytest loads in every run: it must not import anything else of mcpd before a test needs it. docs/testing.md shows how to
-write tests. Servers load nothing from here.
+`client` has `TestClient` and its blocking twin; `joining` and `asgi` connect it to a server by each transport.
+`approval` compares a server with an approval file. `pytest_plugin` is loaded in every run of pytest: it must not import
+anything else of mcpd before a test needs it. docs/testing.md shows how to write tests. Servers load nothing from here.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -87,9 +87,7 @@ def _read(path: str | os.PathLike[str]) -> Offerings:
     try:
         with open(path, "rb") as file:
             data = file.read(_MAX_BYTES + 1)
-        if len(data) > _MAX_BYTES:
-            raise ValueError(f"more than {_MAX_BYTES} bytes")
-        keyed = decode(data)
+        keyed = decode(data) if len(data) <= _MAX_BYTES else None
         if keyed[_FORMAT] != _VERSION:
             raise ConfigurationError(f"{path} was written by a newer mcpd; write it again")
         found: Offerings = {"server": dict(keyed["server"])}
@@ -114,15 +112,10 @@ def offerings(server: Server) -> Offerings:
         identity["instructions"] = catalog.instructions
 
     found: Offerings = {"server": identity}
-    listings: dict[str, Iterable[Any]] = {
-        "tools": catalog.tools,
-        "resources": catalog.resources,
-        "resourceTemplates": catalog.templates,
-        "prompts": catalog.prompts,
-    }
-    for kind in KINDS:
+    listings: Sequence[Iterable[Any]] = (catalog.tools, catalog.resources, catalog.templates, catalog.prompts)
+    for kind, listing in zip(KINDS, listings, strict=True):
         entries = found[kind] = []
-        for entry in listings[kind]:
+        for entry in listing:
             try:
                 entries.append(decode(encode_message(entry.listed(everything))))
             except Exception:  # `Server.problems` reports errors of the author's code

@@ -114,9 +114,8 @@ class AsgiChannel:
         method, id = message.get("method"), message.get("id")
         cancelled_id = self._era.cancelled_id(message)
         if cancelled_id is not None:
-            exchange = self._posts.pop((type(cancelled_id), cancelled_id), None)
-            if exchange is not None:
-                exchange.close()
+            if (cancelled := self._posts.pop((type(cancelled_id), cancelled_id), None)) is not None:
+                cancelled.close()
             return
 
         head = [(b"content-type", b"application/json"), (b"accept", _ACCEPT), *self._era.headers(message)]
@@ -227,10 +226,8 @@ class _ModernHeaders:
         return headers
 
     def cancelled_id(self, message: dict[str, Any]) -> Any:
-        """The id of the request that a message cancels, whose response is closed instead; None for other messages.
-
-        Spec: 2026-07-28 basic/patterns/cancellation.
-        """
+        """The id of the request that a message cancels; None for other messages."""
+        # Spec: 2026-07-28 basic/patterns/cancellation: the response is closed instead.
         if message.get("method") != "notifications/cancelled":
             return None
         return _as_dict(message.get("params")).get("requestId")

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING, NamedTuple, get_args
+from typing import TYPE_CHECKING, Any, NamedTuple, cast, get_args
 
 from mcpd.client.limits import ClientLimits
 from mcpd.client.target import connect
@@ -170,7 +170,7 @@ async def _join_by_websocket(server: Server, caller: Caller, limits: ClientLimit
     except BaseException:
         await end()
         raise
-    return _EndingChannel(channel, end)
+    return cast("StartableChannel", _EndingChannel(channel, end))
 
 
 class _EndingChannel:
@@ -179,17 +179,9 @@ class _EndingChannel:
     def __init__(self, channel: StartableChannel, end: Callable[[], Awaitable[None]]) -> None:
         self._channel = channel
         self._end = end
-        self.is_multiplexed = channel.is_multiplexed
-        self.start = channel.start
-        self.send = channel.send
-        self.send_separately = channel.send_separately
-        self.origin = channel.origin
-        self.drain = channel.drain
 
-    @property
-    def is_congested(self) -> bool:
-        """Whether the channel's buffer is full."""
-        return self._channel.is_congested
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._channel, name)
 
     async def aclose(self, reason: str = "") -> None:
         """Close the channel, then end the server."""

@@ -71,7 +71,6 @@ class _Comparison:
             return
         self._open |= here
         self._step()
-
         yield from self._annotations(old, new, place)
         olds, news = self._alternatives(old, self._old_root), self._alternatives(new, self._new_root)
         pairs = _pairs(olds, news)
@@ -224,9 +223,7 @@ def _resolved(schema: Any, root: Any) -> dict[str, Any]:
         target = target_of(schema["$ref"], root)
         rest = {key: value for key, value in schema.items() if key not in _NO_PART}
         schema = target if not rest else {**(target if isinstance(target, dict) else {}), **rest}
-    if isinstance(schema, dict):
-        return schema
-    return {"not": {}} if schema is False else {}
+    return schema if isinstance(schema, dict) else {"not": {}} if schema is False else {}
 
 
 def _pairs(olds: list[dict[str, Any]], news: list[dict[str, Any]]) -> list[tuple[dict[str, Any], dict[str, Any]]]:
@@ -248,12 +245,9 @@ def _kind(schema: dict[str, Any]) -> str:
     kind = schema.get("type")
     if isinstance(kind, str):
         return kind
-    values = _choices(schema)
-    if values and all(isinstance(value, str) for value in values):
+    if (values := _choices(schema)) and all(isinstance(value, str) for value in values):
         return "string"
-    if "properties" in schema:
-        return "object"
-    return "array" if "items" in schema else "anything"
+    return "object" if "properties" in schema else "array" if "items" in schema else "anything"
 
 
 def _choices(schema: dict[str, Any]) -> list[Any] | None:
