@@ -87,7 +87,7 @@ def _read(path: str | os.PathLike[str]) -> Offerings:
     try:
         with open(path, "rb") as file:
             data = file.read(_MAX_BYTES + 1)
-        keyed = decode(data) if len(data) <= _MAX_BYTES else None
+        keyed: Any = decode(data) if len(data) <= _MAX_BYTES else None
         if keyed[_FORMAT] != _VERSION:
             raise ConfigurationError(f"{path} was written by a newer mcpd; write it again")
         found: Offerings = {"server": dict(keyed["server"])}
