@@ -127,6 +127,7 @@ def _files(roots: Sequence[Root]) -> list[Root]:
 
     for root in roots:
         path = root.uri.removeprefix("file://")
+        # Decoded first, because `%2e%2e` is the same folder.
         if path == root.uri or ".." in unquote(path).split("/"):
             raise ValueError(f"a root must be a file:// URI without '..': {root.uri!r}")
     return list(roots)
@@ -472,6 +473,7 @@ class NotificationQueue:
                 return False
             self._states.add(state)
 
+        # Many small notifications need more memory than their bytes.
         size = len(params) + _SMALL_BYTES
         self._waiting.append((method, params, size))
         self._bytes += size
@@ -521,6 +523,7 @@ class NotificationQueue:
             while self._waiting:
                 method, params, size = self._waiting.popleft()
                 if self._states:
+                    # From now on the same change counts as another one.
                     self._states.discard((method, bytes(params)))
                 await dispatch_notification(self._callbacks, method, params, self._faults)
                 # Only now, because a notification that is being processed also needs memory.

@@ -91,6 +91,7 @@ class _Watched:
         self._channel = channel
         self._watcher = watcher
         self.is_multiplexed = channel.is_multiplexed
+        # They carry no frames.
         self.drain, self.origin, self.aclose = channel.drain, channel.origin, channel.aclose
 
         # Set on the instance, because `isinstance` with a protocol only sees attributes that exist.
@@ -127,6 +128,7 @@ class _Listener:
         self._watcher = watcher
 
     def receive(self, frame: bytes) -> None:
+        # Before it is passed on, because the receiver may answer at once.
         self._watcher.received(frame)
         self._receiver.receive(frame)
 

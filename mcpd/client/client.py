@@ -242,6 +242,7 @@ class Client(ServerLink, ServerDetails, ToolCalls):
         if self.server_capabilities.tools is None:
             return [], entries
         tools = await self._list("tools/list", "tools", Tool, fresh=fresh, entries=entries)
+        # Known only after the tools were listed; until then, no call is repeated.
         self._repeatable_tools = frozenset(tool.name for tool in tools if _is_repeatable(tool))
         if self._checks is not None:
             self._checks.set_tools(tools)
@@ -272,6 +273,7 @@ class Client(ServerLink, ServerDetails, ToolCalls):
             if era is not None and era.has_result_types and read_input_required(raw) is not None:
                 raw = await self._ask_on("tools/call", params, raw, seconds, on_progress)
         except RemoteError as error:
+            # The mirrored arguments may come from an outdated list.
             if error.code != HeaderMismatch.code or self._session.headings is None:
                 raise
             # Spec: 2026-07-28 streamable-http, client behavior: list the tools again, then repeat the call.
@@ -312,10 +314,12 @@ class Client(ServerLink, ServerDetails, ToolCalls):
         """Subscribe to changes of a resource, which call `Callbacks.resource_updated`."""
         self._require("resources", "resources/subscribe", "subscribe")
         await (await self._ensure_connected()).subscribe(uri, self.timeout)
+        # Only after the server has accepted it; each new connection requests it again.
         self._interests.uris.add(uri)
 
     async def unsubscribe(self, uri: str) -> None:
         """End the subscription to a resource."""
+        # First, so that a connection which is opened meanwhile does not request it again.
         self._interests.uris.discard(uri)
         await (await self._ensure_connected()).unsubscribe(uri, self.timeout)
 

@@ -238,6 +238,7 @@ class ClientConnection:
         elif isinstance(event, ServerRequest):
             self._start_answer(event)
         elif isinstance(event, RequestCancelled):
+            # Its response is dropped by the session; the callback should end soon, too.
             task = self._answering.get(event.asked)
             if task is not None:
                 task.cancel()
@@ -257,6 +258,7 @@ class ClientConnection:
         self._schedule_timeouts(request.deadline)
         if request.on_progress is not None:
             try:
+                # A function of the program must not break the connection.
                 request.on_progress(event.params.progress, event.params.total, event.params.message)
             except Exception as error:
                 self.session.faults.log(logging.ERROR, "on_progress failed", error=error)
@@ -295,6 +297,7 @@ class ClientConnection:
             session.refuse(asked, InternalError())
 
     def _answered(self, asked: ServerRequest) -> None:
+        # From now on the clocks of other requests run again.
         del self._answering[asked]
         self._restart_clocks()
         self.flush()
@@ -407,10 +410,12 @@ class ClientConnection:
         self._timeouts_at = deadline
 
     def _check_timeouts(self) -> None:
+        # The timer is set again below if requests still wait.
         self._timer, self._timeouts_at = None, _NEVER
         now = self.loop.time()
         for request in self.session.pending:
             if request.deadline is not None and request.deadline <= now:
+                # Otherwise it would be found again before its task has ended.
                 request.deadline = None
                 request.interrupt(now)
         self._schedule_timeouts(self.session.pending.deadline)
@@ -420,6 +425,7 @@ class ClientConnection:
         assert self._to_carry is not None
         frame, _, method, heading = self._to_carry
         self._to_carry = None
+        # An outcome from elsewhere must interrupt this task, which waits for the server.
         request.carrier = asyncio.current_task()
         try:
             async with asyncio.timeout(None) as request.clock:

@@ -205,6 +205,7 @@ class Subscription:
         pause = AGAIN_SECONDS
         while True:
             request = connection.session.request("subscriptions/listen", params)
+            # The id is the subscription id in notifications.
             self._acknowledged[request.id] = acknowledged
             began = connection.loop.time()
             if acknowledged.done():
@@ -223,6 +224,7 @@ class Subscription:
                     error or ProtocolError("The server ended a subscription without acknowledging it")
                 )
                 return
+            # A new connection opens its own subscription.
             if connection.is_lost:
                 return
             if error is not None and not isinstance(error, TransportError):
@@ -294,6 +296,7 @@ async def agree(
     """
     session = connection.session
     name = table.NEWEST_LEGACY if skips_probe and wanted is None else wanted
+    # Spec: 2026-07-28 basic/versioning: `server/discover` works in every modern version.
     if name is None or name in table.MODERN:
         # If each request has its own connection, silence means a slow server, not a legacy one. If `wanted` is given,
         # there is no other era to choose.
@@ -423,6 +426,7 @@ class ModernEra:
         """Add the level to all further requests."""
         envelope = self.connection.session.envelope
         assert envelope is not None
+        # Spec: 2026-07-28 server/utilities/logging: each request names the level, so nothing is sent now.
         envelope.set_log_level(level)
 
     def roots_changed(self) -> None:

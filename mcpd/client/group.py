@@ -63,6 +63,7 @@ def server_names(names: Iterable[str]) -> dict[str, str]:
     """
     found: dict[str, str] = {}
     for name in names:
+        # Hosts limit the characters and the length of tool names.
         mended = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:_LONGEST].strip("-")
         if not mended:
             raise ConfigurationError(f"{name!r} is not a valid name of a server: use letters and digits")
@@ -497,6 +498,7 @@ class ClientGroup(ToolCalls):
         except BaseException:
             await self.aclose()
             raise
+        # Before that, the program has no list that could change.
         self._is_open = True
 
     async def aclose(self) -> None:
@@ -571,6 +573,7 @@ class ClientGroup(ToolCalls):
     def _notify_changes(self) -> None:
         self._timer = None
         task = asyncio.get_running_loop().create_task(self._notify(sorted(self._changed)))
+        # Changes from now on belong to the next notification.
         self._changed.clear()
         self._notifying.add(task)
         task.add_done_callback(self._notifying.discard)

@@ -205,6 +205,7 @@ class ServerLink:
 
     async def _connect(self) -> None:
         """Connect, and request the subscriptions. If a legacy server ends at the probe, connect again without it."""
+        # Texts are read once, so that a later connection reaches the same server.
         target = self._target = resolve(self._target)
         key = target if isinstance(target, (CommandTarget, UrlTarget)) else None
         # Spec: 2026-07-28 basic/versioning: clients may cache the era of a server instead of probing it again.
@@ -347,6 +348,7 @@ class ServerLink:
     async def _reconnect(self, tries: int) -> None:
         """Open a new connection, with pauses between the attempts. Concurrent callers wait for the same connection."""
         async with self._reconnecting:
+            # Another caller may have opened a connection while this one waited for the lock.
             lost = self._current_era().connection
             if not lost.is_lost:
                 return
@@ -396,6 +398,7 @@ class ServerLink:
                         raise
                     text = "the server supports other protocol versions than before; reconnecting"
                     self._faults.log(logging.INFO, text)
+                    # Other requests of this connection would be refused, too.
                     connection.closed(ConnectionLost(text))
             elif not self._may_reconnect:
                 raise connection.loss_error()

@@ -73,6 +73,7 @@ def read_discovery(answer: Raw | RemoteError | None) -> Agreement:
     if isinstance(answer, RemoteError):
         if answer.code not in _MODERN_ERRORS:
             return Agreement(table.NEWEST_LEGACY)
+        # A modern server that requires more than the probe has.
         if answer.code != UnsupportedVersion.code:
             raise answer
         data = answer.data if isinstance(answer.data, dict) else {}
@@ -268,6 +269,7 @@ class Headings:
 
     def set_tools(self, tools: Sequence[Tool]) -> list[Tool]:
         """Remember the mirrored arguments, and return the tools whose annotations are valid (S26-074)."""
+        # Spec: 2026-07-28 only: legacy versions have no mirrored arguments.
         if self._request.in_session:
             return list(tools)
         kept, learnt = [], {}

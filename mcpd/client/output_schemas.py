@@ -110,6 +110,7 @@ def cost_of(schema: Mapping[str, Any]) -> int:
     # Schemas come from the server, which may be hostile: each reference is followed only once.
     parts, sizes = _parts(schema)
 
+    # How many parts apply to one value, for each part that is referred to.
     weights: dict[str, int] = {}
     for at in _order(parts):
         # A reference back is not counted again, because it applies to another value; the check below ensures that.

@@ -199,6 +199,7 @@ async def read_list(
         if asked == cursor == "" and list(map(bytes, entries)) == list(map(bytes, before)):
             cursor, entries = None, []  # an empty cursor that repeats the page means the end
         if all_entries is not None:
+            # Unread, for programs that show what the server sent.
             all_entries += entries
         if len(found) + bad + len(entries) > limits.list_entries:
             raise _too_large(method, f"{limits.list_entries} entries", "list_entries")
@@ -210,6 +211,7 @@ async def read_list(
                 except ValidationError:
                     found.append(decode_loosely(entry))
             except MALFORMED as error:
+                # One bad entry must not hide all others.
                 bad += 1
                 why = why or explain(error)
 

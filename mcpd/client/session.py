@@ -215,6 +215,7 @@ class ClientSession:
 
     def probe(self, version: str | None = None) -> ClientRequest:
         """Send `server/discover` to a server of unknown era, in this version or the newest one."""
+        # Spec: 2026-07-28 server/discover: the probe has the envelope of the version that it asks about.
         envelope = Envelope(version or table.MODERN[-1], self.info, self.capabilities)
         return self._send_request("server/discover", envelope.wrap({}), envelope)
 
@@ -310,6 +311,7 @@ class ClientSession:
         request = self.pending.take(request_id)
         if request is None:
             return False
+        # Spec: 2025-11-25 basic/utilities/cancellation: "`initialize` MUST NOT be cancelled by clients".
         known = self.version is None or "notifications/cancelled" in self.version.notifications
         if request.method != "initialize" and known:
             params = CancelledParams(request_id=request_id, reason=reason or None)
@@ -339,6 +341,7 @@ class ClientSession:
 
     def refuse(self, asked: ServerRequest, error: ProtocolError) -> None:
         """Answer a request of the server with an error, unless it was cancelled."""
+        # Spec: 2025-11-25 basic/utilities/cancellation: a cancelled request gets no response.
         if self.in_flight.close(asked):
             self._send_error(error, asked.id, asked.method)
 

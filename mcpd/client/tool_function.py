@@ -144,6 +144,7 @@ class _Plan:
             self._keys[name] = key
             parameters.append(Parameter(name, Parameter.POSITIONAL_OR_KEYWORD, default=default, annotation=kind))
 
+        # Python requires that parameters with defaults come last; the sort keeps their order otherwise.
         parameters.sort(key=lambda parameter: parameter.default is not Parameter.empty)
         others = self.schema.get("additionalProperties")
         if others is True or (isinstance(others, Mapping) and others):
@@ -332,6 +333,7 @@ class SchemaTypes:
             kind = self.of(found, reference.rpartition("/")[2] or name, depth + 1)
         finally:
             self._open.discard(reference)
+        # Kept, so that one definition is one class.
         self._made[reference] = kind
         return kind
 

@@ -117,6 +117,7 @@ class Authorizer:
         task = self._refresh(found)
         if now >= found.expires_at:
             # The refused request raises a temporary failure of the refresh.
+            # Shared by all requests, so one that is cancelled must not end it.
             await asyncio.shield(task)
         after = self.login
         if after is found and time.time() >= found.expires_at:
@@ -232,6 +233,7 @@ class Authorizer:
             if settings.issuer is None and self._first_issuer:
                 settings = replace(settings, issuer=self._first_issuer)
             granted = await run(obtain(self.url, settings, challenge, await identity_of(settings)), self._network)
+            # Later challenges may name another issuer, which must not receive the credentials.
             self._first_issuer = granted.issuer
             return granted
         scopes = challenge.scopes if challenge is not None else ()
@@ -314,6 +316,7 @@ class _Request:
         found = parse(challenges)
         challenge = challenge_of(found)
         if status == 401:
+            # RFC 9449 9: the same token with a new proof.
             wants_nonce = any(one.is_of("DPoP") and one.params.get("error") == "use_dpop_nonce" for one in found)
             if wants_nonce and self._sent is not None and not self._nonces:
                 self._nonces += 1
@@ -358,6 +361,7 @@ class _Request:
             self._switches += 1
             return True
 
+        # A program cannot consent to more.
         if authorizer.is_machine:
             raise AuthorizationFailed(
                 f"{shown(authorizer.url)} requires the scopes {printable(' '.join(scopes), 300)}, which this program's "

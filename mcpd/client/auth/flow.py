@@ -125,6 +125,7 @@ def begin(
 def authorization_url(server: ServerMetadata, attempt: AuthorizationRequest, mcp_url: str) -> str:
     """Return the page that the user visits. Raises AuthorizationFailed for an unsafe URL."""
     endpoint = server.authorization_endpoint or ""
+    # The program opens this URL in a browser.
     check_endpoint("authorization endpoint", endpoint, mcp_url)
     digest = sha256(attempt.verifier.encode()).digest()
     query = {
@@ -173,6 +174,7 @@ def read_callback(server: ServerMetadata, attempt: AuthorizationRequest, url: st
         raise AuthorizationFailed(
             f"the response is not from the authorization server {printable(attempt.issuer, 200)} (iss): refused"
         )
+    # Only now: the parameters of a forged redirect must not be shown.
     if "error" in found:
         description = printable(found.get("error_description", ""), 300)
         code = printable(found["error"], 60)

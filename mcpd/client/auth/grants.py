@@ -44,6 +44,7 @@ def obtain(url: str, settings: MachineGrant, challenge: Challenge | None, source
     """
     found = yield from discover(url, challenge, prefers=lambda issuer: int(issuer != settings.issuer), legacy=False)
     issuer = found.server.issuer
+    # The server chooses what its metadata names, so it must not choose who receives the credentials.
     if settings.issuer is not None and issuer != settings.issuer:
         raise AuthorizationFailed(
             f"the credentials are for {printable(settings.issuer, 200)}, but the server names "
@@ -208,5 +209,6 @@ class _SuppliedRequest:
     async def refused(self, status: int, challenges: Sequence[str]) -> bool:
         if status != 401 or self._refused is not None or self._sent is None:
             return False
+        # Once: if the next token is refused as well, the program must see the error.
         self._refused = self._sent
         return await self._tokens.token(self._refused) != self._refused

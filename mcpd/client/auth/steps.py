@@ -162,12 +162,14 @@ class Loopback:
             server.close()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        # Counted, because any page in the browser may connect to this port.
         self._connections += 1
         try:
             if self._connections <= _MOST_CONNECTIONS:
                 async with asyncio.timeout(_HEAD_SECONDS):
                     head = await reader.readuntil(b"\r\n\r\n")
                     is_result = self._take(head)
+                    # The page says nothing about the login, because another program may have asked for it.
                     writer.write(_answer(is_result))
                     await writer.drain()
         except (TimeoutError, OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):

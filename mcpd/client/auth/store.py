@@ -274,6 +274,7 @@ class FileStore:
     async def refreshing(self) -> AsyncIterator[None]:
         """Allow one refresh at a time in all processes. The others wait, then read the result."""
         self._make_folder()
+        # A lock of its own: a refresh takes seconds, and reading must not wait for it.
         lock = os.open(self._refresh_path, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o600)
         try:
             until = time.monotonic() + _LOCK_SECONDS
@@ -349,6 +350,7 @@ class KeyringSecrets:
 
         for name, secrets in used.items():
             self._call("set_password", name, encode(secrets).decode())
+        # Secrets of logins that were removed.
         for name in self._known - set(used):
             self._call("delete_password", name)
         self._known = set(used)

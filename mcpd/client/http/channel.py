@@ -298,6 +298,7 @@ class HttpChannel:
         self._sending.discard(task)
         # Only now, because a message that is being sent also needs memory.
         self._queued_bytes -= len(message.frame)
+        # Taken first, because a waiter may ask for another one at once.
         taken, self._drained = self._drained, None
         if taken is not None and not taken.done():
             taken.set_result(None)
@@ -353,6 +354,7 @@ class HttpChannel:
         self._is_closed = True
         self._may_request.set()
         try:
+            # Before the tasks are cancelled: the end of the session is a request of its own.
             await self._end_session()
             left = self._tasks - {asyncio.current_task()}
             for task in left:

@@ -64,6 +64,7 @@ def _with_cookies(kept: Mapping[str, str], lines: Iterable[str], url: URL) -> di
             domain, path, host = cookie["domain"].lstrip(".").lower(), cookie["path"] or "/", url.host or ""
             is_for_us = not domain or host == domain or host.endswith(f".{domain}")
             is_below = url.path == path or url.path.startswith(path if path.endswith("/") else f"{path}/")
+            # A cookie of another host or path, or one that must not be sent without TLS.
             if not is_for_us or not is_below or (cookie["secure"] and url.scheme != "https"):
                 continue
             if cookie["max-age"].lstrip("-").isdecimal() and int(cookie["max-age"][:18]) <= 0:
@@ -206,6 +207,7 @@ class Requester:
             own = self._fixed
             if own is None:
                 own = checked(await self.options.fields(), "the function headers")
+            # For each attempt: a refusal may have brought another token.
             granted = {} if asked is None else await asked.fields()
             cookies = "; ".join(f"{name}={value}" for name, value in self._cookies.items())
             sent = {**own, **granted, **({"Cookie": cookies} if cookies else {}), **fields}
@@ -238,6 +240,7 @@ class Requester:
         if not value:
             return
 
+        # It is sent with every request, and servers limit the size of a head.
         if len(value) > MOST_SESSION_CHARACTERS:
             why = f"{len(value)} characters; the maximum is {MOST_SESSION_CHARACTERS}"
             raise HttpError(f"{self.pool.name}: the header Mcp-Session-Id has {why}", reply.status)
@@ -297,12 +300,14 @@ class Inbound:
                     size += len(chunk)
             self._end_seconds = _AFTER_ANSWER_SECONDS
         except Exception:
+            # A server that never ends its streams would otherwise delay each response.
             self._end_seconds /= 2
             reply.close()
 
     async def deliver(self, event: SseEvent, request_id: Id | None) -> None:
         """Deliver one event of the stream of `request_id`, or of the stream of the session, once reading is allowed."""
         if not self.may_read.is_set():
+            # The server must wait as well, because the connection is not read meanwhile.
             await self.may_read.wait()
         if event.is_oversized:
             self.failed(request_id, self.too_large())

@@ -98,6 +98,7 @@ def checked(fields: Mapping[str, str], where: str) -> Mapping[str, str]:
         if not name or not _TOKEN.issuperset(name):
             raise ConfigurationError(f"{where}: {printable(name)!r} is not a valid header name")
         lower = name.lower()
+        # A second value of such a field could contradict the message (2026-07-28 basic/transports/streamable-http).
         if lower in _OURS or lower.startswith("mcp-param-"):
             raise ConfigurationError(f"{where}: {name} is set by the client itself")
         if any(c in value for c in "\r\n\0") or value != value.strip(" \t"):
@@ -105,6 +106,7 @@ def checked(fields: Mapping[str, str], where: str) -> Mapping[str, str]:
                 f"{where}: the value of {name} must not contain line breaks or begin or end with blanks"
             )
         try:
+            # RFC 9110 5.5: other characters have no defined encoding.
             value.encode("latin-1")
         except UnicodeEncodeError:
             raise ConfigurationError(f"{where}: the value of {name} must be Latin-1 text") from None

@@ -86,6 +86,7 @@ class HttpPool:
         Raises CannotConnect if nothing was sent, ConnectionLost if the server may have received the request, and
         HttpError for a redirect that is not followed.
         """
+        # Redirects below start from the URL that the server named last.
         target = self._permanent_redirects.get(url, url)
         for _ in range(self.options.redirects + 1):
             if self._session is None:
@@ -165,6 +166,7 @@ def tls_context(verify: bool | str | os.PathLike[str] | ssl.SSLContext) -> ssl.S
     if isinstance(verify, bool):
         context = ssl.create_default_context()
         if not verify:
+            # In this order: the mode cannot be changed while names are checked.
             context.check_hostname = False
             context.verify_mode = ssl.CERT_NONE
         return context

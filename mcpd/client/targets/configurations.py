@@ -59,6 +59,7 @@ def read_url(text: str, headers: Mapping[str, str] | None = None, *, name: str =
 
     try:
         parts = urlsplit(text.strip())
+        # Both may raise, although the URL was split.
         host, port = parts.hostname, parts.port
     except ValueError as error:
         # Python's message repeats the password of some URLs.
@@ -212,6 +213,7 @@ def _command(entry: dict[str, Any], variables: Variables, where: str) -> Command
     file = entry.get("envFile")
     if isinstance(file, str):
         env.update(_env_file(variables.expand(file), where))
+    # After the file: single variables take precedence.
     env.update(_strings(_first(entry, _ENVIRONMENTS), variables, "env", where))
     cwd = entry.get("cwd")
     folder = variables.expand(cwd) if isinstance(cwd, str) and cwd else None

@@ -58,6 +58,7 @@ def parse(text: str) -> NamedTarget:
     host, colon, name = text.partition(":")
     if colon and host in HOSTS:
         return read_host(HOSTS[host], name)
+    # Before files and modules: `mcp.json:github` is no Python file.
     found = split_file(text)
     if found is not None:
         return read_file(*found)

@@ -140,6 +140,7 @@ def _path(place: str, environment: Mapping[str, str], system: str) -> str:
 
     def folder(match: re.Match[str]) -> str:
         name, default = match.groups()
+        # A folder of the user may contain characters that a pattern would interpret.
         escaped = folders[name] if default is None else environment.get(name) or default
         return glob.escape(escaped) if "*" in place else escaped
 
