@@ -221,7 +221,7 @@ class Library:
         for path in files:
             places.setdefault(section_of(path), path)
         sections = [
-            Section(name, title_of(name) if name else "", counts[name])
+            Section(name, title_of(name), counts[name])
             for name in sorted(counts, key=lambda name: (name != "", places[name]))
         ]
         return Overview(self._title(files), sections, len(files), self.progress)

@@ -356,7 +356,7 @@ class Tree:
         return head.title or title or title_of(path), head.description or description
 
     def section_title(self, name: str) -> str:
-        return title_of(name) if name else self.title
+        return title_of(name) or self.title
 
     def completions(self) -> Sequence[str]:
         """Return the values for the argument of the resource template."""
