@@ -15,9 +15,9 @@ from support.host_program import make_server
 from support.host_stage import Stage
 
 from mcpd import Host, Server
-from mcpd.apps.host.conversation import Conversation, ViewMessage
 from mcpd.apps.host.document import Profile, grant
 from mcpd.apps.host.document_cache import MAX_KEPT
+from mcpd.apps.host.shown_view import Conversation, ViewMessage
 from mcpd.apps.host.view.events import AppToolsListed, Finding, ModelContextUpdate
 from mcpd.apps.host.view.policy import Denied
 from mcpd.protocol.types.features import TextContent

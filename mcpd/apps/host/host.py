@@ -20,10 +20,10 @@ from msgspec.json import decode
 
 from mcpd import __version__
 from mcpd.apps.host.channels import Pump, Relay, ViewChannel, attach
-from mcpd.apps.host.conversation import Conversation
 from mcpd.apps.host.document import Profile, ViewDocument, grant
 from mcpd.apps.host.document_cache import DocumentCache
 from mcpd.apps.host.shown_view import (
+    Conversation,
     Hooks,
     ShownView,
     ViewRequestHandler,

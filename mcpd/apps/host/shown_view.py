@@ -2,13 +2,17 @@
 
 The state machine (`view`) has checked each request before: it is valid, allowed to Views, and within the limits. All
 calls come from the thread of the event loop. Rules APP-H-03, -04, -17 to -22, -26 of docs/rules.toml.
+
+What Views add to the conversation waits in a `Conversation`: messages of the user, and context for the next turn of the
+model. The program takes both; nothing here reaches a model otherwise. Both queues are bounded: further messages of
+Views are denied, as a user may deny them. Spec: MCP Apps 2026-01-26, `ui/message`, `ui/update-model-context`.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from inspect import isawaitable
 from typing import Any, TypeAlias, TypeVar
@@ -16,19 +20,103 @@ from typing import Any, TypeAlias, TypeVar
 from msgspec import Raw, Struct
 from msgspec.json import decode
 
-from mcpd.apps.host.conversation import Conversation, ViewMessage
 from mcpd.apps.host.document import ViewDocument
 from mcpd.apps.host.tool_call import ToolCall
 from mcpd.apps.host.view import View, ViewPhase, events
 from mcpd.apps.host.view.context import DisplayMode, HostContext
+from mcpd.apps.host.view.events import ModelContextUpdate
 from mcpd.apps.host.view.messages import Empty, HostCapabilities, SamplingOffer
 from mcpd.apps.host.view.policy import DEFAULT_CAPABILITIES, Denied
 from mcpd.client import Client
 from mcpd.errors import InternalError, LocalProtocolError, RequestCancelled
+from mcpd.protocol.jsonrpc import encode
 from mcpd.protocol.printable import printable
 from mcpd.protocol.types.base import ListChanged, ServerCapabilities
 from mcpd.protocol.types.features import CallToolResult, ContentBlock, Tool
 from mcpd.protocol.types.interaction import CreateMessageResult
+
+
+class ViewMessage(Struct, frozen=True):
+    """A message that a View adds to the conversation with the role `user`."""
+
+    view: str
+    tool: str
+    content: Sequence[ContentBlock]
+    role: str = "user"
+
+
+class ViewContext(Struct, frozen=True):
+    """The last context of a View for the model; empty if the View removed it."""
+
+    view: str
+    tool: str
+    content: Sequence[ContentBlock]
+    structured_content: dict[str, Any] | None
+
+
+class Conversation:
+    """One conversation. Several hosts may share it, one for each server.
+
+    `max_messages` and `max_bytes` bound what waits for `take_messages`, and separately what waits for `take_context`.
+    If there is more context, the least recent is dropped.
+    """
+
+    def __init__(self, *, max_messages: int = 1000, max_bytes: int = 16 * 1024 * 1024) -> None:
+        self.messages: list[ViewMessage] = []
+        """The messages since they were last taken, in order."""
+        self._max_messages = max_messages
+        self._max_bytes = max_bytes
+        self._bytes = 0
+        self._contexts: OrderedDict[str, tuple[ViewContext, int]] = OrderedDict()
+        self._context_bytes = 0
+        self._views = 0
+
+    def name_view(self) -> str:
+        """Return an id for a View that is never used again, whichever host shows the View."""
+        self._views += 1
+        return f"view-{self._views}"
+
+    @property
+    def contexts(self) -> list[ViewContext]:
+        """What `take_context` would return now."""
+        return [context for context, _ in self._contexts.values()]
+
+    def add_message(self, message: ViewMessage) -> None:
+        """Add a message of a View. Raises Denied if too much waits to be taken."""
+        size = len(encode(message.content))
+        if len(self.messages) >= self._max_messages or self._bytes + size > self._max_bytes:
+            raise Denied("Too many messages wait to be taken into the conversation")
+        self.messages.append(message)
+        self._bytes += size
+
+    def set_context(self, view: str, tool: str, update: ModelContextUpdate) -> None:
+        """Set the context of a View for the model, instead of its previous one."""
+        _, size = self._contexts.pop(view, (None, 0))
+        self._context_bytes -= size
+        size = len(encode((update.content, update.structured_content)))
+        self._contexts[view] = ViewContext(view, tool, update.content, update.structured_content), size
+        self._context_bytes += size
+        while len(self._contexts) > 1 and (
+            self._context_bytes > self._max_bytes or len(self._contexts) > self._max_messages
+        ):
+            _, (_, size) = self._contexts.popitem(last=False)
+            self._context_bytes -= size
+
+    def take_messages(self) -> list[ViewMessage]:
+        """Return the messages since the last call."""
+        taken, self.messages, self._bytes = self.messages, [], 0
+        return taken
+
+    def take_context(self) -> list[ViewContext]:
+        """Return the contexts that are new since the last call, one for each View.
+
+        Spec: "If multiple updates are received before the next user message, Host SHOULD only send the last".
+        """
+        taken = self.contexts
+        self._contexts.clear()
+        self._context_bytes = 0
+        return taken
+
 
 log = logging.getLogger("mcpd.host")
 

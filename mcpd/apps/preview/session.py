@@ -16,10 +16,9 @@ from typing import Any
 
 from msgspec import Raw, Struct, ValidationError, convert, structs, to_builtins
 
-from mcpd.apps.host.conversation import Conversation
 from mcpd.apps.host.document import Profile
 from mcpd.apps.host.host import Host, HostOptions, default_context
-from mcpd.apps.host.shown_view import Hooks, ShownView
+from mcpd.apps.host.shown_view import Conversation, Hooks, ShownView
 from mcpd.apps.host.view import events
 from mcpd.apps.host.view.context import DisplayMode, HostContext, merge
 from mcpd.apps.preview.messages import ServerInfo

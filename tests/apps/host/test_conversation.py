@@ -5,7 +5,7 @@ from __future__ import annotations
 from support.host_program import make_server
 
 from mcpd import Host
-from mcpd.apps.host.conversation import Conversation
+from mcpd.apps.host.shown_view import Conversation
 from mcpd.apps.host.view.events import ModelContextUpdate
 
 

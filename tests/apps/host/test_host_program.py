@@ -14,8 +14,8 @@ from support.clock import turns, until
 from support.host_program import HTML, Guest, each_channel, make_server, on_channel
 
 from mcpd import Callbacks, Context, Hooks, Host, HostOptions, Server
-from mcpd.apps.host.conversation import Conversation
 from mcpd.apps.host.document import ViewDocument
+from mcpd.apps.host.shown_view import Conversation
 from mcpd.apps.host.view import ViewPhase
 from mcpd.apps.host.view.events import Closed, Failed, SizeChanged
 from mcpd.apps.host.view.policy import Denied, ViewLimits
