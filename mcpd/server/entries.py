@@ -122,7 +122,7 @@ def _additions(
     meta: Meta,
 ) -> dict[str, ToolAddition]:
     # Return what each extension adds to the tool. Extensions take their own keys out of `meta`.
-    given = _options_of(where, installed, options, options.get("extensions") or {})
+    given = _options_of(where, installed, options)
     added = ((extension.id, extension.tool(name, given.get(extension.id, {}), meta)) for extension in installed)
     return {id: addition for id, addition in added if addition is not None}
 
@@ -143,11 +143,10 @@ def _options_of(
     where: str,
     installed: Collection[Extension],
     options: Mapping[str, Any],
-    by_id: Mapping[str, Mapping[str, Any]],
 ) -> dict[str, dict[str, Any]]:
     given: dict[str, dict[str, Any]] = {}
     known = {extension.id: extension for extension in installed}
-    for name, values in by_id.items():
+    for name, values in (options.get("extensions") or {}).items():
         if name not in known:
             raise RegistrationError(f"{where}, extensions: unknown extension {name!r}; known are {', '.join(known)}")
         for option in values:

@@ -47,7 +47,7 @@ from mcpd.server.registry.entries import ActiveExtensions
 
 if TYPE_CHECKING:
     from mcpd.protocol.types.interaction import CompleteParams, CompleteResult, ListenParams, ListenResult
-    from mcpd.server.registry.entries import PromptEntry, TemplateEntry
+    from mcpd.server.registry.entries import Later, PromptEntry, TemplateEntry
 
 
 def initialize(catalog: Catalog, exchange: Exchange, params: InitializeParams) -> InitializeResult:
@@ -103,9 +103,7 @@ def check_session(exchange: Exchange) -> None:
         raise MethodNotFound(f"Method not found: {exchange.call.method} needs a session, and this request has none")
 
 
-def list_tools(
-    catalog: Catalog, exchange: Exchange, params: PageParams
-) -> ListToolsResult | Coroutine[Any, Any, ListToolsResult]:
+def list_tools(catalog: Catalog, exchange: Exchange, params: PageParams) -> Later[ListToolsResult]:
     """Return one page of the tools that this client may see. Spec: 2026-07-28 server/tools."""
     active = catalog.active_extensions(exchange)
     if active and catalog.conditions:
@@ -154,9 +152,7 @@ def list_prompts(catalog: Catalog, exchange: Exchange, params: PageParams) -> Li
     return catalog.prompts.page(catalog.active_extensions(exchange), params.cursor)  # type: ignore[no-any-return]
 
 
-def get_prompt(
-    catalog: Catalog, exchange: Exchange, params: GetPromptParams
-) -> GetPromptResult | Coroutine[Any, Any, GetPromptResult]:
+def get_prompt(catalog: Catalog, exchange: Exchange, params: GetPromptParams) -> Later[GetPromptResult]:
     """Return the messages of a prompt. Raises InvalidParams for an unknown prompt or a missing argument."""
     entry = catalog.prompts.get(params.name, catalog.active_extensions(exchange))
     if entry is None:

@@ -66,7 +66,7 @@ async def view(catalog: Catalog, exchange: Exchange, method: str, params: Any) -
         rows = {name: list(_rows(catalog, name, entries)) for name, entries in found.items()}
 
     for name, each in rows.items():
-        hidden = await _Evaluation(exchange).hidden(each, catalog.rules or ())
+        hidden = await _Evaluation(exchange).hidden(each, catalog.rules or [])
         if hidden:
             if seen is catalog:
                 seen = copy.copy(catalog)
@@ -91,17 +91,12 @@ def _rows(catalog: Catalog, listing: str, entries: Iterable[Any]) -> Iterator[_R
     component: Any = listing.removesuffix("s")
     for entry in entries:
         of_tool = entry.of_tool if listing == "resources" else None
-        if of_tool is None:
-            yield _row(entry.key, entry.visible, _described(component, entry))
-        else:
-            # A part of a tool is visible to everybody who sees the tool.
-            tool = catalog.tools.find(of_tool)
-            if tool is not None:
-                yield _row(entry.key, tool.visible, _described("tool", tool))
-
-
-def _row(key: str, visible: EntryRule | None, described: CatalogEntry) -> _Row:
-    return _Row(key, visible, None if visible is None else is_coroutine_function(visible), described)
+        # A part of a tool is visible to everybody who sees the tool.
+        subject = entry if of_tool is None else catalog.tools.find(of_tool)
+        if subject is not None:
+            rule = subject.visible
+            is_async = None if rule is None else is_coroutine_function(rule)
+            yield _Row(entry.key, rule, is_async, _described(component if of_tool is None else "tool", subject))
 
 
 class _Evaluation:
@@ -112,12 +107,9 @@ class _Evaluation:
         self._context = Context(exchange)
         self._hidden: set[str] = set()
 
-    async def hidden(self, rows: list[_Row], rules: Iterable[VisibilityRule]) -> frozenset[str]:
-        plain: list[VisibilityRule] = []
-        awaited: list[VisibilityRule] = []
-        for rule in rules:
-            (awaited if is_coroutine_function(rule) else plain).append(rule)
-
+    async def hidden(self, rows: list[_Row], rules: list[VisibilityRule]) -> frozenset[str]:
+        awaited = [rule for rule in rules if is_coroutine_function(rule)]
+        plain = [rule for rule in rules if rule not in awaited]
         if plain or any(row.is_async is False for row in rows):
             # Every coroutine is awaited, even for entries that are hidden by then.
             for call, answer in await run_in_thread(self._call_plain, rows, plain, exchange=self._exchange):

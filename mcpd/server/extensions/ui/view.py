@@ -135,20 +135,17 @@ def _checked(view: str, options: Mapping[str, Any]) -> dict[str, Any]:
         if name not in known:
             raise RegistrationError(f"{where}: unknown option; use {', '.join(known)}{_suggestion(name, known)}")
         if name in _LISTS:
-            checked[name] = _texts(where, value, is_one=name == "y")
+            value = _texts(where, value, is_one=name == "y")
         elif name == "stacked":
             if not isinstance(value, bool):
                 raise RegistrationError(f"{where}: use True or False")
-            checked[name] = value
         elif name == "kind":
             if value not in get_args(ChartKind):
                 near = _suggestion(value, get_args(ChartKind))
                 raise RegistrationError(f"{where}: there are {', '.join(get_args(ChartKind))}{near}")
-            checked[name] = value
         elif not isinstance(value, str) or not value:
             raise RegistrationError(f"{where}: use a text")
-        else:
-            checked[name] = value
+        checked[name] = value
 
     if len(checked.get("y", ())) > _MAX_SERIES:
         raise RegistrationError(f"View({view!r}), y: use at most {_MAX_SERIES} columns")
