@@ -14,7 +14,7 @@ import mcpd
 from mcpd import auth, errors
 from mcpd.auth.settings import PROVIDERS
 from mcpd.cli.group import cli
-from mcpd.protocol.versions import table
+from mcpd.protocol.versions import table, v2026
 from mcpd.server.settings import Option, command_options
 
 FOLDER = Path(__file__).resolve().parent / "reference"
@@ -71,8 +71,11 @@ def error_codes() -> str:
         value for value in vars(errors).values() if inspect.isclass(value) and value.__module__ == errors.__name__
     ]
     sent = [cls for cls in classes if issubclass(cls, errors.ProtocolError)]
-    for cls in sorted(sent, key=lambda cls: (cls.code, cls.__name__)):
-        lines.append(f"| {cls.code} | `{cls.__name__}` | {_cell(_sentence(cls.__doc__ or ''))} |")
+    rows = [(cls.code, cls.__name__, _cell(_sentence(cls.__doc__ or ""))) for cls in sent]
+    for revision in v2026.REVISIONS:
+        for cls, code in revision.error_codes.items():
+            rows.append((code, cls.__name__, f"The same as {cls.code}, in versions before {revision.version}."))
+    lines += [f"| {code} | `{name}` | {meaning} |" for code, name, meaning in sorted(rows)]
     lines += ["", "## Exceptions in programs", "", "| Exception | Meaning |", "| --- | --- |"]
     for cls in classes:
         if cls not in sent:
