@@ -157,11 +157,6 @@ class ClientConnection:
         for task in self._other_tasks():
             task.cancel()
 
-    @property
-    def lost(self) -> str:
-        """Why the connection has ended; "" while it is open."""
-        return "" if self._lost is None else str(self._lost)
-
     def loss_error(self) -> McpdError:
         """Return an error with the reason why the connection has ended."""
         return _copy_of(self._lost or ConnectionLost("the connection has ended"))

@@ -71,8 +71,6 @@ class Faults:
     The number of lines grows with the logarithm of the number of violations. A kind is a format string of this program.
     """
 
-    __slots__ = ("_counts", "_log")
-
     def __init__(self, log: logging.Logger) -> None:
         self._log = log
         self._counts: dict[str, int] = {}

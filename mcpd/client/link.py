@@ -353,7 +353,7 @@ class ServerLink:
             if not lost.is_lost:
                 return
             text = "reconnecting to the server after the connection was lost: %s"
-            self._faults.log(logging.WARNING, text, printable(lost.lost, 1500))
+            self._faults.log(logging.WARNING, text, printable(lost.loss_error(), 1500))
 
             for number in range(tries):
                 if self._failures:

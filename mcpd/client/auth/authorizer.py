@@ -154,7 +154,8 @@ class Authorizer:
         task = self._refreshing
         if task is None or task.done():
             task = self._refreshing = asyncio.get_running_loop().create_task(self._refresh_now(stale))
-            task.add_done_callback(_retrieved)
+            # Marks the exception as retrieved. If no request waits for the refresh, it is tried again later.
+            task.add_done_callback(lambda task: task.cancelled() or task.exception())
         return task
 
     async def _refresh_now(self, stale: Login) -> None:
@@ -386,12 +387,6 @@ def _due(login: Login) -> float:
 def _is_newer(found: Login, stale: Login | None) -> bool:
     is_good = found.expires_at is None or time.time() < found.expires_at
     return is_good and (stale is None or found.access_token != stale.access_token) and bool(found.access_token)
-
-
-def _retrieved(task: asyncio.Task[None]) -> None:
-    """Mark the exception as retrieved. If no request waits for the refresh, it is tried again later."""
-    if not task.cancelled():
-        task.exception()
 
 
 _STORED = OAuth(interactive=False)

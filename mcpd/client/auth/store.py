@@ -103,9 +103,6 @@ class LoginRecords(Struct, kw_only=True):
     has_vault: bool = False
     """Whether the secrets are in the system's keyring and these records are only its index."""
 
-    def __repr__(self) -> str:
-        return f"LoginRecords({len(self.logins)} logins, {len(self.registrations)} registrations)"
-
     def login(self, url: str, client_id: str | None = None) -> Login | None:
         """The newest login at this URL, optionally of one client."""
         found = [login for login in self.logins if login.url == url and client_id in (None, login.client_id)]

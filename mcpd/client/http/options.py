@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import ssl
-import sys
 from collections.abc import Awaitable, Callable, Mapping
 from inspect import isawaitable
 from os import PathLike
@@ -139,16 +138,9 @@ Auth: TypeAlias = AuthSettings | str | TokenSource
 
 def login_file() -> str:
     """Return the path of the file with the user's logins, in the platform's folder for application state."""
-    home = os.path.expanduser("~")
-    if base := os.environ.get("XDG_STATE_HOME"):
-        pass
-    elif sys.platform == "darwin":
-        base = os.path.join(home, "Library", "Application Support")
-    elif sys.platform == "win32":
-        base = os.environ.get("LOCALAPPDATA") or home
-    else:
-        base = os.path.join(home, ".local", "state")
-    return os.path.join(base, "mcpd", "auth.json")
+    from mcpd.transports.files import state_folder  # loads modules that most clients never need
+
+    return os.path.join(state_folder(), "auth.json")
 
 
 def has_login(url: str) -> bool:

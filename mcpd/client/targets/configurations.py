@@ -535,9 +535,13 @@ def _upwards(folder: str) -> list[str]:
 
 def _near_file(path: str) -> str:
     folder, name = os.path.split(path)
-    try:
-        there = [each for each in os.listdir(folder or ".") if format_of(each) is not None]
-    except OSError:
-        return ""
-    near = get_close_matches(name, there, 1)
+    near = get_close_matches(name, filter(format_of, listed(folder)), 1)
     return f"; did you mean {os.path.join(folder, near[0])}?" if near else ""
+
+
+def listed(folder: str) -> list[str]:
+    """The names in a folder; [] if it cannot be read."""
+    try:
+        return os.listdir(folder or ".")
+    except OSError:
+        return []

@@ -25,6 +25,7 @@ from pkgutil import iter_modules
 from mcpd.client.targets.configurations import (
     host_files,
     is_url,
+    listed,
     read_file,
     read_host,
     read_url,
@@ -128,7 +129,9 @@ def near_target(place: str, attribute: str = "") -> str:
     """Return `; did you mean …?` with the nearest file, folder or module; "" if nothing is near."""
     folder, base = os.path.split(os.path.expanduser(place))
     known = {}
-    for name in _listed(folder):
+    for name in listed(folder):
+        if name.startswith((".", "_")):
+            continue
         if name.endswith(".py"):
             known[name] = known[name.removesuffix(".py")] = name
         elif not attribute and os.path.isdir(os.path.join(folder, name)):
@@ -207,10 +210,3 @@ def _of_host(text: str) -> str:
         return f"{text} is a host with no servers in its configuration"
     listed = ", ".join(names)
     return f"{text} is a host: add the name of a server, for example {text}:{names[0]}; available: {listed}"
-
-
-def _listed(folder: str) -> list[str]:
-    try:
-        return [name for name in os.listdir(folder or ".") if name[0] not in "._"]
-    except OSError:
-        return []
