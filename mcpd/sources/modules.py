@@ -243,6 +243,7 @@ def _describe_error(error: BaseException, path: str, root: str) -> tuple[int | N
         elif error.filename:
             deeper = f" ({os.path.relpath(error.filename, root)}, line {error.lineno})"
         return line, f"{type(error).__name__}: {error.msg}{deeper}"
+
     if isinstance(error, SystemExit):
         return line, f"it exits on import (exit {error.code}){deeper}"
     if isinstance(error, ModuleNotFoundError):

@@ -199,6 +199,7 @@ def resources_of(
             templates.append(FileTemplate(key, origin))
         except RegistrationError as error:
             report.error(file.path, f"{error}; it is left out")
+
     return resources, templates
 
 

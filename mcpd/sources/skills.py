@@ -290,6 +290,7 @@ def _files(root: File, is_excluded: Callable[[str], bool], report: Report) -> li
     if len(found) > MOST_FILES:
         report.error(root.path, f"the skill has more than {MOST_FILES} files, which hosts may refuse; it is left out")
         return None
+
     if sum(file.size for file in found) > MOST_TOTAL_BYTES:
         text = f"its files are larger than {MOST_TOTAL_BYTES} bytes in total, which hosts may refuse; it is left out"
         report.error(root.path, text)

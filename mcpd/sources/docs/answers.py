@@ -92,6 +92,7 @@ class Answers:
         if found.progress.is_complete and not self._was_indexed:
             self._was_indexed = True
             self._when_indexed()
+
         hits = [
             Hit(**self._location(hit), snippet=hit.snippet, highlights=hit.highlights or UNSET) for hit in found.hits
         ]
@@ -143,6 +144,7 @@ class Answers:
             else:
                 at, begin = at + 1, 0
                 following = f"{at}:0" if at < len(infos) and room < MAX_CHARS // 20 else ""
+
         return SectionText(
             section=section,
             title=await self._section_title(section),
@@ -195,6 +197,7 @@ class Answers:
             found = await self.library.find_code(
                 words, language=language, section=_library_section(section), limit=limit, cursor=cursor
             )
+
         examples = [
             Example(
                 **self._location(hit),
@@ -237,6 +240,7 @@ class Answers:
                 near=found.near or UNSET,
                 progress=_partial(found.progress),
             )
+
         first = results[0]
         return LookupResults(
             name=name,

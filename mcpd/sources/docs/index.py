@@ -123,6 +123,7 @@ class Store:
                 if attempt or not is_broken(error):
                     raise
                 _delete(cache)
+
         self.reading = threading.RLock()
         self.is_in_memory = False
 

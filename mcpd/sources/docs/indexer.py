@@ -162,6 +162,7 @@ class Indexer:
                 log.warning("%s", printable(self._store.problem, 500))
         finally:
             self._store_there.set()
+
         while not self._stop.is_set():
             self._wake.wait()
             with self._lock:

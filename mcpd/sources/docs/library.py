@@ -200,6 +200,7 @@ class Library:
                     raise
                 index.broken(error)
                 since = time.monotonic()
+
         raise AssertionError
 
     def _section(self, section: str) -> str:

@@ -396,6 +396,7 @@ def _entry(connection: sqlite3.Connection, chunk: int, wanted: str, words: tuple
         rank = 3
     else:
         return None
+
     return rank, Entry(*place, _cut(text))
 
 
@@ -418,6 +419,7 @@ def _item(text: str, words: tuple[str, ...]) -> str | None:
         if line.strip() and len(line.expandtabs(4)) - len(line.expandtabs(4).lstrip()) <= indent:
             break
         end = stop
+
     return text[found.start() : end if end >= 0 else len(text)].rstrip()
 
 

@@ -104,6 +104,7 @@ def _shown(tree: LexborHTMLParser) -> LexborNode:
     for node in main.css("blockquote"):
         if node.css_first("pre") is not None:  # Sphinx uses it for indentation
             node.unwrap()
+
     for node in main.css("pre"):
         node.inner_html = f'<code class="language-{_language(node)}">{escape(node.text().strip(chr(10)))}</code>'
     for node in main.css("table"):
@@ -193,6 +194,7 @@ def _escape(main: LexborNode) -> None:
         elif node.tag not in ("pre", "code"):
             below = list(node.iter(include_text=True))
             left += reversed(below)
+
     before = ""
     for node in texts:
         text = node.text_content or ""

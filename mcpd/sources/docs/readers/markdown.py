@@ -103,6 +103,7 @@ def scan_lines(text: str, *, is_mdx: bool = False) -> Lines:
         elif not _read_underline(whole, mark, floor, found) and mark["line"][0] == "=":
             continue  # part of the text
         floor = at
+
     return found
 
 
@@ -115,6 +116,7 @@ def _read_fence(whole: str, mark: re.Match[str], found: Lines) -> int:
         at = closing.end()
         if closing[1][0] == fence[0] and len(closing[1]) >= len(fence):
             break
+
     inner_end, end = (len(whole), len(whole)) if closing is None else (max(closing.start(), inner - 1), closing.end())
     indent = len(mark["indent"]) + len(mark["item"] or "")
     found.fences.append(
@@ -143,6 +145,7 @@ def _read_underline(whole: str, mark: re.Match[str], floor: int, found: Lines) -
             break
         lines.append(line)
         start = before
+
     while lines and _CODE_OR_RULE.match(lines[-1]):  # above the paragraph, but not part of it
         start += len(lines.pop()) + 1
     if not lines or _NO_PARAGRAPH.match(lines[-1]):
@@ -219,6 +222,7 @@ def markdown_page(path: str, text: str, kind: Kind, front: dict[str, object], ti
     if lines.comments:
         text = _cut(text, lines.comments)
         lines = scan_lines(text, is_mdx=kind == "mdx")
+
     text = text.strip("\n") if not lines.titles and not lines.fences else text.rstrip()
     headings = _headings(lines, len(text))
     first = next((one.title for one in headings if one.level == 1 and one.title), "")
@@ -353,6 +357,7 @@ def _prose(text: str, brackets: _Brackets) -> str:
             end = brackets.tag_end(text, start)
             kept += text[at:start], _component(text[start:end])
         at = end
+
     kept.append(text[at:])
     return "".join(kept)
 
@@ -399,6 +404,7 @@ class _Brackets:
                     return at
             elif sign != ">" and (sign == "`" or text[found.start() - 1] in " ={([,:\n"):
                 at = self._quoted(text, found.start(), limit)
+
         return start + 1
 
     def tag_end(self, text: str, start: int) -> int:

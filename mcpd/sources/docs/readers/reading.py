@@ -68,6 +68,7 @@ class ReaderProcess:
                 self._end(process)
                 reason = f"takes more than {self._seconds:g} seconds or too much memory to read"
                 raise UnreadablePage("reading it was stopped" if self._is_closed else reason) from None
+
         if page is None:
             raise UnreadablePage(problem)
         return page
@@ -103,6 +104,7 @@ class ReaderProcess:
                 raise UnreadablePage(
                     f"cannot be read: the child process cannot be started ({error.strerror})"
                 ) from None
+
         return self._process
 
     def _end(self, process: ChildProcess) -> None:

@@ -109,6 +109,7 @@ class _Writer:
         if isinstance(node, nodes.field):
             name, body = node.children[0], node.children[-1]
             return f"- **{self._line(name)}**: {self._indented(self.blocks(body, level, depth))}"
+
         if isinstance(node, nodes.table):
             return self._table(node)
         if isinstance(node, (nodes.Invisible, nodes.system_message, nodes.comment, nodes.raw)):
@@ -188,6 +189,7 @@ class _Writer:
                 parts.append(self._inline(child))
             else:  # one of several blocks, for example paragraphs in the cell of a table
                 parts.append(f"{self._inline(child)} ")
+
         return "".join(parts)
 
 
