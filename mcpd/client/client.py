@@ -5,7 +5,6 @@ Spec: 2026-07-28 server/*, basic/patterns/{mrtr,subscriptions}; 2025-11-25 for t
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Coroutine, Mapping
 from functools import cache, partial
 from types import UnionType
@@ -59,7 +58,6 @@ from mcpd.protocol.types.interaction import (
 if TYPE_CHECKING:
     from mcpd.client.tool_function import AwaitedToolFunction
 
-log = logging.getLogger("mcpd.client")
 
 T = TypeVar("T")
 

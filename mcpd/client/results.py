@@ -24,9 +24,6 @@ from mcpd.protocol.printable import printable
 from mcpd.protocol.types.base import Wire
 from mcpd.protocol.types.features import CallToolResult, TextContent
 
-_MOST_SHOWN = 200
-_ANYTHING = (Any, object)
-
 
 def plain_value(result: CallToolResult) -> Any:
     """Return the JSON value of a result; its text if there is only one text, otherwise its content; None without
@@ -56,7 +53,7 @@ def typed_value(tool: str, result: CallToolResult, returns: Any) -> Any:
     value = result.structured_content
     # Without a mark, only the type shows whether the value is wrapped. As an object, it would fit any type whose
     # members have defaults.
-    may_be_wrapped = isinstance(value, dict) and value.keys() == {"result"} and returns not in _ANYTHING
+    may_be_wrapped = isinstance(value, dict) and value.keys() == {"result"} and returns not in (Any, object)
     if _is_wrapped(result) or (may_be_wrapped and not _has_result(returns)):
         return _read(tool, value["result"], read, returns)
     try:
@@ -86,7 +83,7 @@ def _from_text(tool: str, result: CallToolResult, texts: list[str], read: Any, r
         if len(texts) == 1 and str in _members(returns):
             return texts[0]
         problem = f"it has no structured content, and its text is not JSON for {_name(returns)}"
-        raise ResultMismatch(tool, f"{problem}: {printable(texts[0], _MOST_SHOWN)}") from None
+        raise ResultMismatch(tool, f"{problem}: {printable(texts[0], 200)}") from None
     # Version 1 of the official SDK returns a list as several texts.
     return _read(tool, values[0] if len(values) == 1 else values, read, returns)
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hmac
-import logging
 import os
 import secrets
 from collections import Counter
@@ -251,8 +250,6 @@ class Transactions:
         if transaction.id in self._open:
             self._forget(transaction.id)
 
-
-log = logging.getLogger("mcpd")
 
 OFFLINE = "offline_access"
 """The scope with which a client requests a refresh token. It has no other effect."""

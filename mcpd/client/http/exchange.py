@@ -21,7 +21,7 @@ from http.cookies import CookieError, SimpleCookie
 from msgspec import Struct
 from yarl import URL
 
-from mcpd.client.http.options import Authenticate, Challenge, HttpOptions, checked
+from mcpd.client.http.options import Authenticate, Challenge, checked
 from mcpd.client.http.pool import Body, HttpPool, Reply, read_some, read_whole
 from mcpd.errors import (
     AuthorizationFailed,
@@ -136,7 +136,7 @@ class Requester:
 
     def __init__(self, pool: HttpPool, authorization: Authorization | None = None) -> None:
         self.pool = pool
-        self.options: HttpOptions = pool.options
+        self.options = pool.options
         self.session: dict[str, str] = {}
         """The header field of the session; empty without a session."""
         self.version: dict[str, str] = {}
