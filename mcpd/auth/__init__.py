@@ -1,10 +1,9 @@
 """Authorization of a server's clients by OAuth 2.1.
 
 `Server(auth=…)` takes one of `Jwt`, `Introspection`, `StaticTokens` and `TokenFunction`; each name is imported when it
-is first used. `base.py` handles requests and challenges for all of them, `issuers.py` has the tokens of authorization
-servers, `settings.py` all others, `fetch.py` makes the outgoing requests, and `server/` is the login server.
-
-Logging in as a client is in `mcpd/client/auth/`. Start reading at `Auth` in `base.py`.
+is first used. `base.py` handles requests and challenges for all of them. `issuers.py` has the first two, and
+`settings.py` the others, with the options and `[auth]` of mcpd.toml. `server/` is the login server. Logging in as a
+client is in `mcpd.client.auth`. Start reading at `Auth` in `base.py`.
 """
 
 from __future__ import annotations

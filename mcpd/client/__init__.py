@@ -8,8 +8,9 @@
     targets/, target   what a client can connect to, and how it connects; `http/` is the HTTP transport.
     auth/              authorization.
 
-Never imports `mcpd.server`: a server in the same process is a target like any other. Names are imported on access,
-because a command starts its server before it imports the client.
+A server in the same process is a target like any other. Of `mcpd.server` only helpers for schemas, forms and URI
+templates are imported, when they are first used. Names are imported on access, because a command starts its server
+before it imports the client.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""What a server is made of: what it offers, how requests are handled, and how it is served.
+"""A server: what it offers, how requests are handled, and how it is served.
 
-`registry/` has the catalog, `functions/` makes JSON callables of Python functions and knows nothing of MCP, `handlers/`
-has a function for each method, `context/` is what handlers and authors use to answer and ask. Transports are elsewhere.
-Start reading in `app.py` (what authors call), then `core.py` (what transports use) and `serving.py`.
+Start reading in `app.py` (what authors call), then `core.py` (what connections use) and `serving.py`; `settings.py` has
+the options of serving. `registry/` has the catalog, `functions/` makes JSON callables of Python functions, `handlers/`
+has a function for each method, `context/` is the request that they work on, and `dispatcher/` runs them. `http/` is the
+HTTP endpoint; all other transports are in `mcpd.transports`, and the protocol without I/O is in `mcpd.protocol`.
 """
 
 from typing import TYPE_CHECKING, Any

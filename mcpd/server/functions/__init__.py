@@ -1,5 +1,7 @@
 """Python functions as callables with JSON arguments: signatures, schemas, coercion, dependencies and threads.
 
-Nothing here knows MCP: no tools, requests or clients, only functions, their annotations and their values.
-Start reading in `signature.py`, whose `bind` reads a function once and returns its `Callee`.
+Start reading in `signature.py`, whose `bind` reads a function once and returns its `Callee`. `annotations`, `hints` and
+`type_hooks` read types, `schema` and `plain_schema` describe them, `arguments` repairs or refuses arguments, `results`
+converts values, and `threads` runs plain functions. Only `dependencies` knows requests (`Context`); tools, resources
+and prompts belong in `registry/`.
 """

@@ -2,8 +2,8 @@
 
 Start reading in `app`, which admits requests and chooses the era: `modern` or `legacy` answers, with a `reply` that is
 JSON or an event stream. `sessions`, `http_session` and `resumable_streams` are what legacy clients return to.
-`sealed_sessions` and `nodes` let several processes serve them. `routes` serves other paths. `listener`,
-`http1` and `exchange` are the HTTP server. Byte formats belong to `protocol/wire`, and WebSocket to `transports`.
+`sealed_sessions` and `nodes` let several processes serve them. `routes` serves other paths. `listener`, `http1` and
+`exchange` are the HTTP server; `core` has what all share. Byte formats belong to `protocol/wire`.
 """
 
 from mcpd.server.http.app import HttpApp
