@@ -36,7 +36,7 @@ DESCRIBED: list[tuple[dict[str, Any], str]] = [
     ({"meta": {"a": HALF}}, "meta: .*surrogates"),
     ({"meta": {5: 1}}, "meta: expected a dict with str keys"),
     ({"meta": [1]}, "meta: expected a dict"),
-    ({"meta": {"a b": 1}}, "meta: _meta key 'a b'"),
+    ({"meta": {"a b": 1}}, "meta: the key 'a b'"),
 ]
 HINTS: list[tuple[dict[str, Any], str]] = [
     ({"annotations": True}, "annotations: expected .*Annotations or a dict"),
