@@ -10,6 +10,8 @@ from typing import Any, Generic, Literal, TypeAlias, TypeVar, Union, get_args, g
 
 from pydantic import BaseModel, TypeAdapter
 
+from mcpd.compat.sdk.functions import dereferenced, remove_titles
+
 T = TypeVar("T")
 ElicitSchemaModelT = TypeVar("ElicitSchemaModelT", bound=BaseModel)
 
@@ -141,8 +143,6 @@ def _form(response_type: Any) -> tuple[dict[str, Any], Any]:
 
 def _schema(hint: Any) -> dict[str, Any]:
     # Enumerations are inlined, since forms have no references. Users see the other titles as labels of fields.
-    from mcpd.compat.fastmcp.functions import dereferenced, remove_titles
-
     schema = TypeAdapter(hint).json_schema()
     for definition in schema.get("$defs", {}).values():
         remove_titles(definition)

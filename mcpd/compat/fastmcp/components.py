@@ -28,7 +28,6 @@ from mcpd.compat.fastmcp.base import Component, check_items, given, mark, public
 from mcpd.compat.fastmcp.functions import (
     Function,
     ToolResult,
-    dereferenced,
     described,
     dropped_lines,
     is_object,
@@ -39,6 +38,7 @@ from mcpd.compat.fastmcp.functions import (
 from mcpd.compat.install import refuse
 from mcpd.compat.lowlevel.server import resource_contents
 from mcpd.compat.sdk.components import PromptArgument
+from mcpd.compat.sdk.functions import dereferenced
 from mcpd.compat.types import features
 from mcpd.compat.types.base import Annotations, ContentBlock, Resource as ListedResource, TextContent, Uri
 from mcpd.protocol.printable import printable

@@ -28,13 +28,11 @@ from mcpd.compat.contents import Audio, File, Image, as_block
 from mcpd.compat.errors import ToolError
 from mcpd.compat.fastmcp.context import CurrentContext, Dependency, OptionalCurrentContext, resolve
 from mcpd.compat.lowlevel.session import SharedContext
-from mcpd.compat.sdk.functions import call, includes, type_hints, warn_of_untyped_context
+from mcpd.compat.sdk.functions import call, includes, remove_titles, type_hints, warn_of_untyped_context
 from mcpd.compat.types.base import ContentBlock, TextContent
 from mcpd.compat.types.features import CallToolResult
-from mcpd.protocol.schemas import subschemas
 from mcpd.server.functions.annotations import call_method, docstring_of, is_coroutine_function
 from mcpd.server.functions.docstring import parse
-from mcpd.server.functions.plain_schema import inlined
 
 
 def _function_name(fn: Any) -> str:
@@ -403,17 +401,7 @@ def _reject_non_finite(value: Any, path: str = "$") -> None:
 _WRAPS = "x-fastmcp-wrap-result"
 """The keyword of an output schema whose results are the member `result` of an object."""
 
-_KEYWORDS = frozenset(["type", "properties", "$ref", "items", "allOf", "oneOf", "anyOf", "required"])
-_NAMING = frozenset(["title", "description", "deprecated", "readOnly", "writeOnly"])
 _DEFINITIONS = "#/$defs/"
-
-
-def dereferenced(schema: dict[str, Any]) -> dict[str, Any]:
-    """Replace references by their definitions, except in definitions that contain themselves."""
-    definitions = schema.get("$defs")
-    if not definitions:
-        return schema
-    return inlined({name: value for name, value in schema.items() if name != "$defs"}, definitions)
 
 
 def pruned(schema: dict[str, Any]) -> dict[str, Any]:
@@ -431,14 +419,6 @@ def _definition(schema: dict[str, Any], ref: Any) -> dict[str, Any] | None:
         return None
     definition = schema.get("$defs", {}).get(ref.removeprefix(_DEFINITIONS))
     return definition if isinstance(definition, dict) else None
-
-
-def remove_titles(node: dict[str, Any]) -> None:
-    """Remove titles from a schema, but not members that are called "title"."""
-    if isinstance(node.get("title"), str) and (not _KEYWORDS.isdisjoint(node) or _NAMING.issuperset(node)):
-        del node["title"]
-    for child in subschemas(node):
-        remove_titles(child)
 
 
 def is_object(schema: dict[str, Any]) -> bool:

@@ -25,7 +25,9 @@ from mcpd.compat.lowlevel.session import SharedContext, current_exchange
 from mcpd.compat.types.base import ContentBlock, TextContent
 from mcpd.compat.types.features import CallToolResult
 from mcpd.protocol.printable import printable
+from mcpd.protocol.schemas import subschemas
 from mcpd.server.functions.annotations import is_coroutine_function, plain_function, untyped_context
+from mcpd.server.functions.plain_schema import inlined
 
 log = logging.getLogger("mcpd")
 
@@ -282,3 +284,25 @@ def _model(annotation: Any, hint: Any, name: str) -> tuple[type[BaseModel] | Non
 
     fields: dict[str, Any] = {key: (part, defaults[key]) if key in defaults else part for key, part in hints.items()}
     return create_model(hint.__name__, __config__=ConfigDict(from_attributes=True), **fields), False
+
+
+# -- schemas ---------------------------------------------------------------------------------
+
+_KEYWORDS = frozenset(["type", "properties", "$ref", "items", "allOf", "oneOf", "anyOf", "required"])
+_NAMING = frozenset(["title", "description", "deprecated", "readOnly", "writeOnly"])
+
+
+def dereferenced(schema: dict[str, Any]) -> dict[str, Any]:
+    """Replace references by their definitions, except in definitions that contain themselves."""
+    definitions = schema.get("$defs")
+    if not definitions:
+        return schema
+    return inlined({name: value for name, value in schema.items() if name != "$defs"}, definitions)
+
+
+def remove_titles(node: dict[str, Any]) -> None:
+    """Remove titles from a schema, but not members that are called "title"."""
+    if isinstance(node.get("title"), str) and (not _KEYWORDS.isdisjoint(node) or _NAMING.issuperset(node)):
+        del node["title"]
+    for child in subschemas(node):
+        remove_titles(child)
