@@ -54,7 +54,8 @@ def bare(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in ("anyio", "click", "msgspec", "websockets"):
         _linked(name, site, set())
     _linked("httptools", http, set())
-    (site / "mcpd").symlink_to(REPOSITORY / "mcpd")
+    for name in ("assets", "mcpd"):
+        (site / name).symlink_to(REPOSITORY / name)
     (folder / "server.py").write_text(SERVER, encoding="utf-8")
     return folder
 

@@ -19,10 +19,10 @@ LOGGERS = {"faults", "_faults", "log", "_log", "logger", "_logger"}
 # What no peer can write, by the text of the expression. Anything else goes through `printable`.
 OURS = {
     "ANNOTATION": "a constant",
+    "*args": "handed on by the output of a View, and looked at where it is called",
     "asked.method": "has a row in a table of ours",
     "bad": "a number",
     "bad + len(found)": "a number",
-    "target": "printable, a line above",
     "call.method": "has a handler, so is a name of the specification",
     "document.digest": "a sha256 in hex",
     "how": "a word of ours",
@@ -35,6 +35,8 @@ OURS = {
     "self.state.value": "an enum of ours",
     "self._view.id": "made by us",
     "self.id": "made by us",
+    "self.kind.title()": "a word of ours",
+    "subject": "printable, where it is made",
     "self.key": "what the author registered",
     "self.name": "printable, where the output is made",
     "self.what": "what the author registered",
@@ -61,7 +63,8 @@ def calls(tree: ast.AST) -> Iterator[ast.Call]:
             whose = node.func.value
             name = whose.id if isinstance(whose, ast.Name) else whose.attr if isinstance(whose, ast.Attribute) else ""
             is_made = isinstance(whose, ast.Call) and ast.unparse(whose.func).endswith("getLogger")
-            if name in LOGGERS or is_made:
+            is_view_log = name == "_output" and node.func.attr == "log"
+            if name in LOGGERS or is_made or is_view_log:
                 yield node
 
 
@@ -70,8 +73,8 @@ def faults(source: str) -> list[str]:
     found = []
     for call in calls(parsed(source)):
         template, *arguments = call.args[1:] if ast.unparse(call.func).endswith((".log", ".say")) else call.args
-        # A text too long for its line is named in the one before.
-        if not isinstance(template, ast.Constant) and ast.unparse(template) != "text":
+        # A text too long for its line is named in the one before; the output of a View puts its name before the text.
+        if not isinstance(template, ast.Constant) and ast.unparse(template) not in {"text", "f'%s: {text}'"}:
             found.append(f"{call.lineno}: the text is no constant")
         kinds = _CONVERSION.findall(str(template.value)) if isinstance(template, ast.Constant) else []
         for argument, kind in zip_longest(arguments, kinds, fillvalue=""):

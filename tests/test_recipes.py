@@ -116,7 +116,7 @@ class Copy:
     def __init__(self, root: Path) -> None:
         self.root = root
         ignored = shutil.ignore_patterns("node_modules", "__pycache__")
-        for name in ("mcpd", "tests", "docs"):
+        for name in ("assets", "mcpd", "tests", "docs"):
             shutil.copytree(REPOSITORY / name, root / name, ignore=ignored)
         for name in ("pyproject.toml", "README.md", "DEVELOPERS.md"):
             shutil.copy(REPOSITORY / name, root / name)
@@ -202,16 +202,13 @@ def test_adding_an_option(copy: Copy) -> None:
 
 def test_adding_an_option_of_a_decorator(copy: Copy) -> None:
     names = ("tests/server/test_app.py", "-k", "test_what_type_checkers_know_of_is_what_is_taken")
-    copy.change("mcpd/server/options.py", "    icons: Icons\n", "    icons: Icons\n    nap: int | None\n")
+    copy.change("mcpd/server/registry/options.py", "    icons: Icons\n", "    icons: Icons\n    nap: int | None\n")
     assert not copy.passes(*names)
     copy.change("mcpd/server/metadata.py", '"description", "icons", "meta",', '"description", "icons", "nap", "meta",')
     assert copy.passes(*names)
-    entry = '        title=options.get("title"),\n        description=_description(options, callee) or None,\n'
-    use = entry.replace("_description(options, callee) or None", "f\"Rests for {options.get('nap')} s\"")
-    text = (copy.root / "mcpd/server/entries.py").read_text("utf-8")
-    before, prompt = text[: text.index("def prompt_entry")], text[text.index("def prompt_entry") :]
-    assert prompt.count(entry) == 1
-    (copy.root / "mcpd/server/entries.py").write_text(before + prompt.replace(entry, use), "utf-8")
+    entry = "Prompt(name=name, **_described(options, callee, where))"
+    rests = """{"description": f"Rests for {options.get('nap')} s"}"""
+    copy.change("mcpd/server/entries.py", entry, f"Prompt(name=name, **(_described(options, callee, where) | {rests}))")
     run = copy.run("-c", PROMPT)
     assert run.stdout == "Rests for 3 s\n", run
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import sys
 from collections.abc import Callable, Iterator
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, NewType, TypeVar, Unpack, overload
@@ -13,7 +14,6 @@ from typing import TYPE_CHECKING, Any, NewType, TypeVar, Unpack, overload
 from msgspec import Struct
 
 from mcpd.server.functions.annotations import plain_function, untyped_context
-from mcpd.server.functions.dependencies import Dependency
 from mcpd.sources.files import Report
 
 if TYPE_CHECKING:
@@ -117,6 +117,8 @@ def _makes_a_context_manager(function: Any) -> bool:
 
 def _untyped(function: Any) -> list[str]:
     # Return the names of parameters without annotations that clients would have to provide.
+    # Whoever uses `Depends` has loaded its module; a folder without it starts some milliseconds sooner.
+    dependencies = sys.modules.get("mcpd.server.functions.dependencies")
     try:
         slots = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):
@@ -125,6 +127,6 @@ def _untyped(function: Any) -> list[str]:
         slot.name
         for slot in slots
         if slot.annotation is slot.empty
-        and not isinstance(slot.default, Dependency)
+        and not (dependencies and isinstance(slot.default, dependencies.Dependency))
         and slot.kind not in (slot.VAR_POSITIONAL, slot.VAR_KEYWORD)
     ]

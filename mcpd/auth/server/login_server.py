@@ -17,7 +17,6 @@ from urllib.parse import urlsplit
 from msgspec.structs import replace
 
 from mcpd.auth.base import Auth, AuthOptions, InvalidToken, TokenRequest, Verified
-from mcpd.auth.server.clients import OAuthError
 from mcpd.auth.signatures import ALGORITHMS, BadProof, normalized
 from mcpd.errors import AccessDenied, ConfigurationError, missing_extra
 from mcpd.transports.authentication import RequestHeaders
@@ -26,7 +25,7 @@ from mcpd.transports.routes import Route, RouteRequest, RouteResponse
 try:
     from mcpd.auth.fetch import Reach
     from mcpd.auth.issuers import Issuer, IssuerKeys, Jwt, VerifyingKey, usable_keys
-    from mcpd.auth.server.clients import METHODS
+    from mcpd.auth.server.clients import METHODS, OAuthError
     from mcpd.auth.server.core import Core
     from mcpd.auth.server.endpoints import CheckProof, TokenEndpoint, authorize, register
     from mcpd.auth.server.interaction import Interaction

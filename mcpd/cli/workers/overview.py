@@ -96,8 +96,10 @@ class Overview(Site):
         was_stuck = worker.name in self._stuck_names
         if _is_stuck(worker) and not was_stuck:
             self._stuck_names.add(worker.name)
-            text = "Worker %d (pid %d) is stuck: its event loop has not responded for %.0f s"
-            log.error(text, worker.number, worker.pid, worker.late)
+            log.error(
+                "Worker %d (pid %d) is stuck: its event loop has not responded for %.0f s",
+                worker.number, worker.pid, worker.late,
+            )  # fmt: skip
         elif was_stuck and not worker.late:
             self._stuck_names.discard(worker.name)
             log.info("Worker %d (pid %d) works again", worker.number, worker.pid)

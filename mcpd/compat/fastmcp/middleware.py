@@ -121,8 +121,9 @@ class TimingMiddleware(_Logs):
         try:
             result = await call_next(context)
         except Exception as error:
-            text = "%s failed after %.2fms: %s"
-            self.logger.log(self.log_level, text, subject, _milliseconds(start), printable(str(error)))
+            self.logger.log(
+                self.log_level, "%s failed after %.2fms: %s", subject, _milliseconds(start), printable(str(error))
+            )
             raise
         self.logger.log(self.log_level, "%s completed in %.2fms", subject, _milliseconds(start))
         return result
@@ -291,8 +292,10 @@ class RetryMiddleware(_Logs):
                 ):
                     raise
                 delay = min(self.base_delay * self.backoff_multiplier**attempt, self.max_delay)
-                text = "Request %s failed: %s. Retrying in %.1fs..."
-                self.logger.warning(text, printable(context.method or ""), printable(str(error)), delay)
+                self.logger.warning(
+                    "Request %s failed: %s. Retrying in %.1fs...",
+                    printable(context.method or ""), printable(str(error)), delay,
+                )  # fmt: skip
             # This is outside of the handler, so that the exception and its frames are freed first.
             await asyncio.sleep(delay)
         return await call_next(context)
