@@ -11,14 +11,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from mcpd.auth.base import (
+    from .base import (
         Auth as Auth,
         InvalidToken as InvalidToken,
         TokenRequest as TokenRequest,
         Unavailable as Unavailable,
     )
-    from mcpd.auth.issuers import Introspection as Introspection, Issuer as Issuer, Jwt as Jwt
-    from mcpd.auth.settings import StaticTokens as StaticTokens, TokenFunction as TokenFunction
+    from .issuers import Introspection as Introspection, Issuer as Issuer, Jwt as Jwt
+    from .settings import StaticTokens as StaticTokens, TokenFunction as TokenFunction
 
 __all__ = [
     "Auth",

@@ -25,7 +25,13 @@ from urllib.parse import urlsplit
 from msgspec import Struct
 from msgspec.structs import replace
 
-from mcpd.auth.metadata import (
+from mcpd.errors import AccessDenied, ConfigurationError, McpdError
+from mcpd.protocol.principal import Principal
+from mcpd.protocol.printable import printable
+from mcpd.protocol.state_keys import StateKeys
+from mcpd.transports.authentication import Protection, Refusal, RequestHeaders
+from mcpd.transports.challenge import build
+from .metadata import (
     Hierarchy,
     as_reached,
     checked_public_url,
@@ -34,13 +40,7 @@ from mcpd.auth.metadata import (
     metadata_paths,
     metadata_url,
 )
-from mcpd.auth.signatures import ALGORITHMS, BadProof, ProofChecker, b64, normalized
-from mcpd.errors import AccessDenied, ConfigurationError, McpdError
-from mcpd.protocol.principal import Principal
-from mcpd.protocol.printable import printable
-from mcpd.protocol.state_keys import StateKeys
-from mcpd.transports.authentication import Protection, Refusal, RequestHeaders
-from mcpd.transports.challenge import build
+from .signatures import ALGORITHMS, BadProof, ProofChecker, b64, normalized
 
 _MAX_ACCEPTED = 10_000
 _MAX_REFUSED = 1_000

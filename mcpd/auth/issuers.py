@@ -21,18 +21,18 @@ from urllib.parse import urlencode, urlsplit
 
 from msgspec import Struct, ValidationError, convert
 
-from mcpd.auth.base import Auth, AuthOptions, InvalidToken, TokenRequest, Unavailable, Verified
-from mcpd.auth.metadata import as_reached, metadata_urls, split_url
-from mcpd.auth.signatures import KEY_TYPES, SECRET_MEMBERS, is_signed, is_sound, object_in, segments_of
 from mcpd.errors import ConfigurationError, missing_extra
 from mcpd.protocol.principal import Principal
 from mcpd.protocol.printable import printable
 from mcpd.transports.address import is_loopback
+from .base import Auth, AuthOptions, InvalidToken, TokenRequest, Unavailable, Verified
+from .metadata import as_reached, metadata_urls, split_url
+from .signatures import KEY_TYPES, SECRET_MEMBERS, is_signed, is_sound, object_in, segments_of
 
 try:
     import joserfc  # noqa: F401 - its modules are loaded with the first token, but it must be installed at the start
 
-    from mcpd.auth.fetch import FetchError, Limits, basic_credentials, fetch, fetch_json, reach_from
+    from .fetch import FetchError, Limits, basic_credentials, fetch, fetch_json, reach_from
 except ModuleNotFoundError as error:
     raise missing_extra(error, "checking access tokens", "auth") from None
 

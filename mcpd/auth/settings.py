@@ -19,12 +19,12 @@ from typing import Any, Literal, TypeAlias, Unpack
 
 from msgspec import Struct, ValidationError, convert, structs
 
-from mcpd.auth.base import Auth, AuthOptions, TokenCache, TokenRequest, Verified
-from mcpd.auth.metadata import checked_scopes
 from mcpd.errors import ConfigurationError
 from mcpd.protocol.principal import Principal
 from mcpd.protocol.printable import printable
 from mcpd.transports.authentication import warn_of_readers
+from .base import Auth, AuthOptions, TokenCache, TokenRequest, Verified
+from .metadata import checked_scopes
 
 log = logging.getLogger("mcpd")
 
@@ -130,7 +130,7 @@ def auth_of(settings: AuthSettings) -> Auth:
     if (asked := settings.introspection) is not None:
         if len(issuers) != 1:
             raise ConfigurationError("introspection: only one issuer is possible")
-        from mcpd.auth.issuers import Introspection
+        from .issuers import Introspection
 
         return Introspection(
             issuers[0],
@@ -141,7 +141,7 @@ def auth_of(settings: AuthSettings) -> Auth:
             **options,
         )
 
-    from mcpd.auth.issuers import Jwt
+    from .issuers import Jwt
 
     return Jwt(
         issuers,

@@ -41,12 +41,12 @@ def _run(words: Sequence[str]) -> int:
 
     try:
         if words[:1] == ["serve"]:
-            from mcpd.cli import launch
+            from . import launch
 
             options = launch.stdio_options(words, os.environ)
             if options is not None:
                 return launch.launch(options)
-        from mcpd.cli.group import run
+        from .group import run
 
         return run(words)
     except ConfigurationError as error:

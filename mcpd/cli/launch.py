@@ -15,18 +15,18 @@ from threading import Event, Thread
 from time import time_ns
 from typing import TYPE_CHECKING, Any, cast
 
-from mcpd.cli.log import configure
 from mcpd.errors import ConfigurationError
 from mcpd.protocol.defaults import DEMO
 from mcpd.protocol.printable import printable
 from mcpd.server.settings import Option, Options, command_option
+from .log import configure
 
 if TYPE_CHECKING:
-    from mcpd.cli.target import Found, Watcher
     from mcpd.server import Server
     from mcpd.server.extensions.serving import ServeOption
     from mcpd.sources.lookup import ServerFolder
     from mcpd.transports.authentication import Protection
+    from .target import Found, Watcher
 
 
 # These variables are read later, not as options.
@@ -109,11 +109,11 @@ def launch(options: Options) -> int:
     """Load the target and serve it until it is stopped; returns the exit code. Raises ConfigurationError."""
     # The default transport is stdio if a program started us. In a terminal it is `--http :8080`, or `--ws :8080` if the
     # http extra is not installed.
-    from mcpd.cli.target import prepare_scripts
+    from .target import prepare_scripts
 
     global _print
     if os.getpid() == 1:
-        from mcpd.cli.worker_options import serve_below_init
+        from .worker_options import serve_below_init
 
         serve_below_init()
     began = time_ns()
@@ -124,13 +124,13 @@ def launch(options: Options) -> int:
     if place is not None and target.configuration is not None:
         from_file = _take_file_options(options, target.configuration.serve, place)
         if target.configuration.auth is not None:
-            from mcpd.cli.listening import settings_of_table
+            from .listening import settings_of_table
 
             options.auth_table = settings_of_table(target.configuration.auth, place)
     if not options.stdio and options.ws is None and options.http is None:
         _choose_transport(options, found, left_out)
     if options.workers is not None:
-        from mcpd.cli.worker_options import check
+        from .worker_options import check
 
         check(options, from_file)
     is_terminal = options.stdio and sys.stdin is not None and sys.stdin.isatty()
@@ -143,7 +143,7 @@ def launch(options: Options) -> int:
     configure(options.log_level, options.target, options.log_format)
     is_worker = _WORKER in os.environ
     if is_worker:
-        from mcpd.cli.worker_options import become_worker
+        from .worker_options import become_worker
 
         _print = become_worker(options)
 
@@ -156,7 +156,7 @@ def launch(options: Options) -> int:
     if place is not None and place.ignored_file:
         _print(f"mcpd: {printable(place.ignored_file)} is ignored because it belongs to another user")
     if options.workers is not None and not is_worker:
-        from mcpd.cli.worker_options import run_parent
+        from .worker_options import run_parent
 
         _resume_collector()
         return run_parent(options, read_token(options.token_file), _print)
@@ -166,7 +166,7 @@ def launch(options: Options) -> int:
 
 def _targets(options: Options) -> list[Found]:
     """Find the targets. Raises ConfigurationError."""
-    from mcpd.cli.target import find
+    from .target import find
 
     if options.demo and options.target is not None:
         raise ConfigurationError(f"--demo serves the demo server of mcpd: leave out {options.target} or --demo")
@@ -207,7 +207,7 @@ def _take_file_options(options: Options, values: Mapping[str, Any], place: Serve
 
 
 def _load_and_serve(options: Options, found: list[Found], left_out: dict[str, str], began: int) -> None:
-    from mcpd.cli.target import load
+    from .target import load
 
     if options.reload and options.no_reload:
         raise ConfigurationError("--reload and --no-reload exclude each other: give one of them")
@@ -229,9 +229,9 @@ def _load_all(
 ) -> Server:
     """Load several targets, join them into one server, and configure its extensions. Raises ConfigurationError."""
     # The `[serve]` of a folder's mcpd.toml is ignored, because it describes that folder only.
-    from mcpd.cli.target import load_caught
     from mcpd.server.extensions.serving import configure
     from mcpd.server.joined import join
+    from .target import load_caught
 
     if options.words or options.arguments:
         word = (*options.words, *options.arguments)[0]
@@ -345,7 +345,7 @@ class _Serving:
                 strict_ready=options.strict_ready,
             )
         if options.http is not None or options.ws is not None:
-            from mcpd.cli.listening import protection_of
+            from .listening import protection_of
 
             options.auth = self._protection = protection_of(options, server)
         if options.auth is None:
@@ -360,7 +360,7 @@ class _Serving:
 
         options.look_over = after_start
         if options.overseer is not None:
-            from mcpd.cli.worker_options import end_quiet_loading
+            from .worker_options import end_quiet_loading
 
             end_quiet_loading()
         _resume_collector()
@@ -392,7 +392,7 @@ def _read_own_options(server: Server, options: Options) -> None:
 
     own = [option for extension in brought for option in serve_options_of(extension)]
     if options.words or any(each.option.environment in os.environ for each in own):
-        from mcpd.cli.options import read_own_options
+        from .options import read_own_options
 
         options.extensions = {**options.extensions, **read_own_options(own, options.words)}
 
@@ -407,7 +407,7 @@ class _Messages:
 
     def announce(self, url: str) -> None:
         """Print the address of a listener; after the last one, how to connect hosts."""
-        from mcpd.cli.listening import addresses, pointers
+        from .listening import addresses, pointers
 
         for line in addresses(url, self._options):
             _print(line)
@@ -475,7 +475,7 @@ def _choose_transport(options: Options, found: list[Found], left_out: dict[str, 
 
 def _check_targets(options: Options, found: list[Found], left_out: dict[str, str]) -> None:
     # Raise the errors of targets that cannot be loaded and of unknown options; the user should see these first.
-    from mcpd.cli.target import load_caught
+    from .target import load_caught
 
     words = (*options.words, *options.arguments)
     for each in found:

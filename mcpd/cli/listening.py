@@ -13,7 +13,6 @@ from msgspec import convert, structs
 from msgspec.json import encode, format
 
 from mcpd.cli.install.entry import Entry, entry_name, entry_of_files, shaped
-from mcpd.cli.target import find, split
 from mcpd.client.targets.hosts import HOSTS
 from mcpd.client.targets.named import FileTarget
 from mcpd.errors import ConfigurationError
@@ -21,6 +20,7 @@ from mcpd.protocol.defaults import DEMO
 from mcpd.server.settings import Options
 from mcpd.sources.lookup import folder_here
 from mcpd.transports.address import is_loopback, parse
+from .target import find, split
 
 if TYPE_CHECKING:
     from mcpd.auth.server.login_server import LoginServer

@@ -118,8 +118,8 @@ def guarded(name: str, step: Callable[[], T], function: str = "") -> T:
     except ConfigurationError:
         raise
     except (Exception, SystemExit) as error:
-        from mcpd.cli.target_errors import explain, is_missing_module
         from mcpd.client.targets.grammar import UnknownTarget
+        from .target_errors import explain, is_missing_module
 
         kind = UnknownTarget if is_missing_module(error, name, function) else ConfigurationError
         raise kind(explain(error, name, function)) from error

@@ -18,10 +18,10 @@ from importlib.util import find_spec
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from mcpd.cli.loading import LIBRARIES, Loading, guarded, is_server
 from mcpd.client.targets.grammar import installed_commands
 from mcpd.errors import ConfigurationError
 from mcpd.protocol.printable import printable
+from .loading import LIBRARIES, Loading, guarded, is_server
 
 if TYPE_CHECKING:
     from mcpd.server import Server

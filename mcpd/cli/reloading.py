@@ -17,10 +17,10 @@ from importlib.util import cache_from_source
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from mcpd.cli.target_errors import is_own
 from mcpd.errors import ConfigurationError
 from mcpd.protocol.printable import printable
 from mcpd.server import Server
+from .target_errors import is_own
 
 if TYPE_CHECKING:
     from mcpd.server.settings import Options

@@ -18,19 +18,19 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from msgspec import Struct
 
-from mcpd.cli.loading import ImportWatch, Loading, guarded, is_server
 from mcpd.errors import ConfigurationError
 from mcpd.protocol.defaults import DEMO
 from mcpd.protocol.printable import printable
 from mcpd.server import Server
+from .loading import ImportWatch, Loading, guarded, is_server
 
 if TYPE_CHECKING:
-    from mcpd.cli.loading import LoadedBy
     from mcpd.server.settings import Options
     from mcpd.sources.folder import Folder
     from mcpd.sources.lookup import ServerFolder
     from mcpd.sources.tables import Configuration
     from mcpd.sources.watch import Watched
+    from .loading import LoadedBy
 
 # Makes the object that watches a target's files, from the options and the start of loading in nanoseconds.
 Watcher: TypeAlias = "Callable[[Options, int], Watched]"
@@ -129,7 +129,7 @@ def load_caught(
 
     `is_compatible` allows other MCP libraries; `how` are arguments of `load`. Raises ConfigurationError.
     """
-    from mcpd.cli.programs import ServerCatcher
+    from .programs import ServerCatcher
 
     catcher = ServerCatcher()
     server = load(target, catcher if is_compatible else None, arguments, **how) or catcher.found
@@ -157,7 +157,7 @@ def _watched_folder(folder: Folder) -> Watched:
 
 
 def _watched_target(target: str, server: Server, options: Options, began: int) -> Watched:
-    from mcpd.cli.reloading import ReloadedTarget
+    from .reloading import ReloadedTarget
 
     def load() -> Server | None:
         return _find(target, Loading(ImportWatch(None), None))
@@ -183,12 +183,12 @@ def _find(target: str, loading: Loading) -> Server | None:
         _add_current_folder()
         module = guarded(place, lambda: loading.run(lambda: import_module(place)))
     else:
-        from mcpd.cli.programs import find_command, run_command
+        from .programs import find_command, run_command
 
         command = None if attribute else find_command(place)
         if command is None:
-            from mcpd.cli.target_errors import why_unknown
             from mcpd.client.targets.grammar import UnknownTarget
+            from .target_errors import why_unknown
 
             raise UnknownTarget(why_unknown(target, place, attribute))
         return _ours(run_command(command, place, loading))
@@ -217,7 +217,7 @@ def _from_file(path: str, loading: Loading) -> ModuleType:
     is_free = "." not in name and name not in sys.modules and name not in sys.stdlib_module_names
     spec = spec_from_file_location(name if is_free else f"mcpd_{name}", path)
     if spec is None or spec.loader is None:
-        from mcpd.cli.target_errors import not_a_python_file
+        from .target_errors import not_a_python_file
 
         raise ConfigurationError(not_a_python_file(path))
 
@@ -242,7 +242,7 @@ def _pick(module: ModuleType, attribute: str, place: str, loading: Loading) -> S
     if attribute:
         found: Any = getattr(module, attribute, None)
         if callable(found) and not is_server(found):
-            from mcpd.cli.programs import is_program, run
+            from .programs import is_program, run
 
             if is_program(module, loading):
                 return _ours(run(found, attribute, place, loading))
@@ -262,7 +262,7 @@ def _pick(module: ModuleType, attribute: str, place: str, loading: Loading) -> S
         if name in servers:
             return _ours(servers[name])
     if not servers:
-        from mcpd.cli.programs import is_program, program_of, run
+        from .programs import is_program, program_of, run
 
         program = program_of(module, place) if is_program(module, loading) else None
         if program is not None:
@@ -285,7 +285,7 @@ def _servers(module: ModuleType) -> dict[str, Any]:
 
 
 def _servers_text(module: ModuleType) -> str:
-    from mcpd.cli.target_errors import no_server_in
+    from .target_errors import no_server_in
 
     return no_server_in(module, _servers(module))
 
@@ -302,7 +302,7 @@ def prepare_scripts(targets: Sequence[Found]) -> dict[str, str]:
     if not files and not below:
         return {}
 
-    from mcpd.cli.scripts import enter
+    from .scripts import enter
 
     return enter(files, below)
 

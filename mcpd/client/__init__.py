@@ -19,10 +19,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from mcpd.client.callbacks import Callbacks
-    from mcpd.client.client import Client
-    from mcpd.client.limits import ClientLimits
     from mcpd.client.targets.named import CommandTarget, FileTarget, UrlTarget
+    from .callbacks import Callbacks
+    from .client import Client
+    from .limits import ClientLimits
 
 __all__ = ["Callbacks", "Client", "ClientLimits", "CommandTarget", "FileTarget", "UrlTarget"]
 

@@ -21,15 +21,15 @@ from inspect import iscoroutinefunction
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, Literal, ParamSpec, Self, TypeVar, cast
 
-from mcpd.client.client import Client, ServerDetails
-from mcpd.client.session import ClientSession
 from mcpd.errors import ConfigurationError, ConnectionLost, LocalProtocolError
 from mcpd.protocol.types.features import CallToolResult
 from mcpd.transports.process import open_process  # noqa: F401 - its exit handler must be registered before ours
+from .client import Client, ServerDetails
+from .session import ClientSession
 
 if TYPE_CHECKING:
-    from mcpd.client.group import ClientGroup
-    from mcpd.client.tool_function import ToolFunction
+    from .group import ClientGroup
+    from .tool_function import ToolFunction
 
 __all__ = ["BlockingCalls", "BlockingClient", "blocking", "parameters_of"]
 
@@ -256,7 +256,7 @@ class BlockingCalls(Generic[AnyClient]):
         `names` selects tools, in that order; by default all tools that a model may call are returned. `timeout` is the
         `timeout` of each call. Raises ConfigurationError for a name that no tool has.
         """
-        from mcpd.client.tool_function import plain_functions
+        from .tool_function import plain_functions
 
         def call(name: str, arguments: dict[str, Any]) -> CallToolResult:
             return self.call_tool(name, arguments, timeout=timeout)

@@ -24,8 +24,6 @@ from typing import Any, Literal, TypeAlias, TypeVar
 from msgspec import Raw, Struct, ValidationError
 from msgspec.json import Decoder
 
-from mcpd.client.limits import ClientLimits, Faults
-from mcpd.client.session import NotificationReceived
 from mcpd.errors import (
     ConnectionLost,
     InternalError,
@@ -59,6 +57,8 @@ from mcpd.protocol.types.interaction import (
     Root,
 )
 from mcpd.protocol.versions import table
+from .limits import ClientLimits, Faults
+from .session import NotificationReceived
 
 T = TypeVar("T")
 ListKind: TypeAlias = Literal["tools", "resources", "prompts"]

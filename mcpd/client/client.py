@@ -14,11 +14,6 @@ from msgspec import Raw, Struct, ValidationError
 from msgspec.json import Decoder
 from msgspec.structs import asdict
 
-from mcpd.client.callbacks import complete_rounds, read_input_required
-from mcpd.client.limits import Faults
-from mcpd.client.link import ServerLink
-from mcpd.client.results import plain_value, read_list, typed_value
-from mcpd.client.session import ClientSession, OnProgress
 from mcpd.errors import (
     HeaderMismatch,
     LocalProtocolError,
@@ -54,9 +49,14 @@ from mcpd.protocol.types.interaction import (
     PromptReference,
     ResourceTemplateReference,
 )
+from .callbacks import complete_rounds, read_input_required
+from .limits import Faults
+from .link import ServerLink
+from .results import plain_value, read_list, typed_value
+from .session import ClientSession, OnProgress
 
 if TYPE_CHECKING:
-    from mcpd.client.tool_function import AwaitedToolFunction
+    from .tool_function import AwaitedToolFunction
 
 
 T = TypeVar("T")
@@ -176,7 +176,7 @@ class ToolCalls:
         `names` selects tools, in that order; by default all tools that a model may call are returned. `timeout` is the
         `timeout` of each call. Raises ConfigurationError for a name that no tool has.
         """
-        from mcpd.client.tool_function import awaited_functions
+        from .tool_function import awaited_functions
 
         def call(name: str, arguments: dict[str, Any]) -> Coroutine[Any, Any, CallToolResult]:
             return self.call_tool(name, arguments, timeout=timeout)

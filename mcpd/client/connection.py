@@ -17,22 +17,6 @@ from typing import Any, cast
 
 from msgspec import Raw
 
-from mcpd.client.callbacks import Callbacks, NotificationQueue, UrlElicitations, answer_request, detached
-from mcpd.client.channels import PausableChannel
-from mcpd.client.limits import ClientLimits
-from mcpd.client.messages import Headings
-from mcpd.client.session import (
-    ClientRequest,
-    ClientSession,
-    Event,
-    Frame,
-    NotificationReceived,
-    OnProgress,
-    ProgressReceived,
-    RequestCancelled,
-    ResponseReceived,
-    ServerRequest,
-)
 from mcpd.errors import (
     CannotConnect,
     ConfigurationError,
@@ -49,6 +33,22 @@ from mcpd.errors import (
 from mcpd.protocol.channel import Channel, HeadedChannel, Heading
 from mcpd.protocol.jsonrpc import Id
 from mcpd.protocol.printable import printable
+from .callbacks import Callbacks, NotificationQueue, UrlElicitations, answer_request, detached
+from .channels import PausableChannel
+from .limits import ClientLimits
+from .messages import Headings
+from .session import (
+    ClientRequest,
+    ClientSession,
+    Event,
+    Frame,
+    NotificationReceived,
+    OnProgress,
+    ProgressReceived,
+    RequestCancelled,
+    ResponseReceived,
+    ServerRequest,
+)
 
 log = logging.getLogger("mcpd.client")
 

@@ -17,10 +17,6 @@ from typing import TypeAlias
 from msgspec import Raw, Struct, field
 from msgspec.json import Decoder, encode
 
-from mcpd.client.callbacks import Callbacks
-from mcpd.client.connection import ClientConnection
-from mcpd.client.messages import read_discovery
-from mcpd.client.session import NotificationReceived
 from mcpd.client.targets.named import CommandTarget, UrlTarget
 from mcpd.errors import (
     ConfigurationError,
@@ -38,6 +34,10 @@ from mcpd.protocol.printable import printable
 from mcpd.protocol.types.base import META, LogLevel, ServerCapabilities
 from mcpd.protocol.types.interaction import AcknowledgedParams, ListenParams, SubscriptionFilter
 from mcpd.protocol.versions import table
+from .callbacks import Callbacks
+from .connection import ClientConnection
+from .messages import read_discovery
+from .session import NotificationReceived
 
 
 class Interests:

@@ -19,12 +19,7 @@ from typing import Any, Literal, Self, TypeAlias, TypeVar
 from msgspec import Raw, Struct
 from msgspec.structs import replace
 
-from mcpd.client.callbacks import Callbacks, ListKind, settled
-from mcpd.client.client import Client, ToolCalls
 from mcpd.client.http.options import HttpOptions
-from mcpd.client.limits import ClientLimits
-from mcpd.client.session import OnProgress
-from mcpd.client.target import Target
 from mcpd.errors import (
     ConfigurationError,
     ConnectionLost,
@@ -49,6 +44,11 @@ from mcpd.protocol.types.features import (
     Tool,
 )
 from mcpd.protocol.types.interaction import CompleteResult, PromptReference, ResourceTemplateReference
+from .callbacks import Callbacks, ListKind, settled
+from .client import Client, ToolCalls
+from .limits import ClientLimits
+from .session import OnProgress
+from .target import Target
 
 T = TypeVar("T")
 _KEPT_SCHEMES = ("ui", "skill")

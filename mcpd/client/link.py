@@ -25,16 +25,7 @@ from msgspec import Raw
 from msgspec.structs import replace
 
 from mcpd import __version__
-from mcpd.client.callbacks import Callbacks, capabilities
-from mcpd.client.channels import ChannelWatcher, StartableChannel, watched
-from mcpd.client.connection import ClientConnection
-from mcpd.client.eras import ClientEra, Interests, agree, is_known_legacy, remember_era
 from mcpd.client.http.options import Auth, Authenticate, Challenge, Headers, HttpOptions, has_login
-from mcpd.client.limits import ClientLimits, Faults
-from mcpd.client.output_schemas import OutputSchemas
-from mcpd.client.results import ResultCache
-from mcpd.client.session import ClientSession, OnProgress
-from mcpd.client.target import InProcess, Target, connect, resolve
 from mcpd.client.targets.named import CommandTarget, UrlTarget
 from mcpd.errors import (
     CannotConnect,
@@ -55,6 +46,15 @@ from mcpd.protocol.printable import printable
 from mcpd.protocol.types.base import Implementation
 from mcpd.protocol.versions import table
 from mcpd.protocol.wire import trace_context
+from .callbacks import Callbacks, capabilities
+from .channels import ChannelWatcher, StartableChannel, watched
+from .connection import ClientConnection
+from .eras import ClientEra, Interests, agree, is_known_legacy, remember_era
+from .limits import ClientLimits, Faults
+from .output_schemas import OutputSchemas
+from .results import ResultCache
+from .session import ClientSession, OnProgress
+from .target import InProcess, Target, connect, resolve
 
 if TYPE_CHECKING:
     from mcpd.transports.challenge import Authorization

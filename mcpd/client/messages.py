@@ -13,7 +13,6 @@ from typing import Any, Literal
 from msgspec import Raw, Struct, field
 from msgspec.json import Decoder, decode
 
-from mcpd.client.limits import Faults
 from mcpd.errors import (
     InvalidParams,
     LocalProtocolError,
@@ -40,6 +39,7 @@ from mcpd.protocol.versions import table
 from mcpd.protocol.versions.table import Version
 from mcpd.protocol.wire.headers import Mirror, encode_value, mirrors
 from mcpd.protocol.wire.ndjson import answered_request_id
+from .limits import Faults
 
 # Errors of modern servers only: header mismatch, missing capability, unsupported version.
 _MODERN_ERRORS = (-32020, -32021, UnsupportedVersion.code)

@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any
 from msgspec import UNSET, Raw
 from msgspec.json import decode
 
-from mcpd.client.limits import Faults
 from mcpd.errors import RegistrationError
 from mcpd.protocol.printable import printable
 from mcpd.protocol.schemas import target_of
 from mcpd.protocol.types.features import CallToolResult, Tool
+from .limits import Faults
 
 if TYPE_CHECKING:
     from mcpd.server.functions.json_schema import JsonSchema

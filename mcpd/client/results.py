@@ -17,12 +17,12 @@ from typing import Any, TypeVar, Union
 from msgspec import UNSET, Raw, Struct, ValidationError
 from msgspec.json import Decoder, decode, encode
 
-from mcpd.client.limits import ClientLimits, Faults
 from mcpd.errors import ConfigurationError, ProtocolError, RegistrationError, ResultMismatch, ToolError
 from mcpd.protocol.jsonrpc import MALFORMED, explain
 from mcpd.protocol.printable import printable
 from mcpd.protocol.types.base import Wire
 from mcpd.protocol.types.features import CallToolResult, TextContent
+from .limits import ClientLimits, Faults
 
 
 def plain_value(result: CallToolResult) -> Any:

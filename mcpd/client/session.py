@@ -22,19 +22,6 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from msgspec import Raw, Struct
 from msgspec.json import Decoder
 
-from mcpd.client.limits import Faults
-from mcpd.client.messages import (
-    Agreement,
-    Envelope,
-    Headings,
-    as_members,
-    decode_result,
-    id_answered,
-    is_utf8,
-    params_to_keep,
-    read_initialize,
-    with_meta,
-)
 from mcpd.errors import (
     FrameTooLarge,
     InvalidRequest,
@@ -84,6 +71,19 @@ from mcpd.protocol.types.base import (
 from mcpd.protocol.versions import table
 from mcpd.protocol.versions.table import Version
 from mcpd.protocol.wire import trace_context
+from .limits import Faults
+from .messages import (
+    Agreement,
+    Envelope,
+    Headings,
+    as_members,
+    decode_result,
+    id_answered,
+    is_utf8,
+    params_to_keep,
+    read_initialize,
+    with_meta,
+)
 
 if TYPE_CHECKING:
     from asyncio import Task, Timeout

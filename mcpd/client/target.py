@@ -9,13 +9,13 @@ import os
 from collections.abc import Sequence
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
-from mcpd.client.channels import StartableChannel
 from mcpd.client.http.options import HttpOptions
-from mcpd.client.limits import ClientLimits
 from mcpd.client.targets.named import CommandTarget, FileTarget, NamedTarget, UrlTarget, command_of
 from mcpd.errors import ConfigurationError, missing_extra
 from mcpd.transports.challenge import Authorization
 from mcpd.transports.process import open_process
+from .channels import StartableChannel
+from .limits import ClientLimits
 
 _DEFAULT_LIMITS = ClientLimits()
 

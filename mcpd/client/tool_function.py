@@ -19,10 +19,10 @@ from typing import Any, Literal, NotRequired, Optional, Protocol, TypeAlias, Typ
 from msgspec import UNSET, Raw
 from msgspec.json import decode, encode
 
-from mcpd.client.results import plain_value
 from mcpd.errors import ConfigurationError
 from mcpd.protocol.schemas import target_of
 from mcpd.protocol.types.features import CallToolResult, Tool
+from .results import plain_value
 
 __all__ = ["AwaitedToolFunction", "ToolFunction"]
 

@@ -17,6 +17,6 @@ class has `__mcpd_server__()`, which returns the `mcpd.Server` that serves it. I
 
 from __future__ import annotations
 
-from mcpd.compat.install import install, uninstall
+from .install import install, uninstall
 
 __all__ = ["install", "uninstall"]

@@ -11,11 +11,11 @@ from msgspec.json import decode
 from pydantic import BaseModel
 
 from mcpd.client.client import Client as McpdClient
-from mcpd.compat.errors import McpError, ToolError
-from mcpd.compat.install import refuse
-from mcpd.compat.types import features
 from mcpd.compat.types.base import TextContent
 from mcpd.errors import RemoteError
+from .errors import McpError, ToolError
+from .install import refuse
+from .types import features
 
 M = TypeVar("M", bound=BaseModel)
 

@@ -29,9 +29,9 @@ from os.path import commonprefix
 from types import FrameType, ModuleType
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
-from mcpd.compat.names import MISSING, MODULES, Names
 from mcpd.errors import ConfigurationError
 from mcpd.protocol.printable import printable
+from .names import MISSING, MODULES, Names
 
 if TYPE_CHECKING:
     from mcpd.server.app import Server

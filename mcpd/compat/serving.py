@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeVar
 from pydantic import BaseModel, ConfigDict
 from pydantic_core import from_json
 
-from mcpd.compat.install import current_program, refuse_overrides
 from mcpd.compat.lowlevel.server import Server
 from mcpd.compat.types.base import Icon
 from mcpd.errors import ConfigurationError
 from mcpd.protocol.printable import printable
+from .install import current_program, refuse_overrides
 
 if TYPE_CHECKING:
     from mcpd.server.app import Server as McpdServer

@@ -13,8 +13,8 @@ from typing import Protocol, runtime_checkable
 from msgspec import Struct
 
 from mcpd.errors import McpdError, ProtocolError
-from mcpd.protocol.jsonrpc import Id
-from mcpd.protocol.principal import Origin
+from .jsonrpc import Id
+from .principal import Origin
 
 
 class Channel(Protocol):

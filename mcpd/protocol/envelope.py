@@ -13,7 +13,6 @@ from msgspec import UNSET, Raw, Struct, ValidationError
 from msgspec.json import Decoder
 
 from mcpd.errors import InvalidParams, ParseError, UnsupportedVersion
-from mcpd.protocol.jsonrpc import ABSENT, MALFORMED, explain
 from mcpd.protocol.types.base import (
     META,
     NO_JSON,
@@ -23,8 +22,9 @@ from mcpd.protocol.types.base import (
     Params,
     RequestMeta,
 )
-from mcpd.protocol.versions import table
 from mcpd.protocol.versions.table import Version
+from .jsonrpc import ABSENT, MALFORMED, explain
+from .versions import table
 
 # Longest params of `initialize`, in bytes, that are cached for other clients with the same text.
 _MOST_SHARED = 1024

@@ -16,7 +16,7 @@ from typing import Final, Generic, Protocol, TypeVar
 from msgspec import Raw, Struct
 
 from mcpd.errors import ConnectionLost, RemoteError
-from mcpd.protocol.jsonrpc import Failure, Id, Response, remote_error
+from .jsonrpc import Failure, Id, Response, remote_error
 
 
 class Waiter(Protocol):

@@ -43,9 +43,11 @@ from mcpd.errors import (
     ResultTooLarge,
     UnsupportedVersion,
 )
-from mcpd.protocol.budget import CALL, OVER, SMALL, Charge, ChargedTexts, client_of, weigh
-from mcpd.protocol.defaults import MAX_FRAME_BYTES
-from mcpd.protocol.envelope import (
+from mcpd.protocol.types.base import LOG_LEVELS, META, NO_JSON, InitializeParams, Params, RequestMeta
+from mcpd.protocol.versions.table import NO_EXTENSIONS, Version, Vocabulary
+from .budget import CALL, OVER, SMALL, Charge, ChargedTexts, client_of, weigh
+from .defaults import MAX_FRAME_BYTES
+from .envelope import (
     ClientIdentity,
     Opening,
     Phase,
@@ -57,7 +59,7 @@ from mcpd.protocol.envelope import (
     read_initialize,
     read_params,
 )
-from mcpd.protocol.jsonrpc import (
+from .jsonrpc import (
     ABSENT,
     MALFORMED,
     Call as OutgoingCall,
@@ -71,14 +73,12 @@ from mcpd.protocol.jsonrpc import (
     error_answer,
     replace_lone_surrogates,
 )
-from mcpd.protocol.requests import ID_IN_USE, RequestInFlight, RequestsInFlight
-from mcpd.protocol.types.base import LOG_LEVELS, META, NO_JSON, InitializeParams, Params, RequestMeta
-from mcpd.protocol.versions import table
-from mcpd.protocol.versions.table import NO_EXTENSIONS, Version, Vocabulary
+from .requests import ID_IN_USE, RequestInFlight, RequestsInFlight
+from .versions import table
 
 if TYPE_CHECKING:
-    from mcpd.protocol.observer import OutcomeKind
     from mcpd.protocol.wire.trace_context import TraceContext
+    from .observer import OutcomeKind
 
 __all__ = ["MAX_FRAME_BYTES", "WATCH_BYTES", "Call", "Opening", "Phase", "Session"]
 

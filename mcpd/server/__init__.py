@@ -9,7 +9,7 @@ HTTP endpoint; all other transports are in `mcpd.transports`, and the protocol w
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from mcpd.server.app import Server as Server
+    from .app import Server as Server
 
 __all__ = ["Server"]
 
@@ -18,6 +18,6 @@ def __getattr__(name: str) -> Any:
     """Load `Server` when it is first used, as most modules of this package are used without it."""
     if name != "Server":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from mcpd.server.app import Server
+    from .app import Server
 
     return Server

@@ -16,26 +16,26 @@ from msgspec.structs import replace
 from mcpd.errors import RegistrationError, as_told, collects
 from mcpd.protocol.printable import printable
 from mcpd.protocol.types.base import Params
-from mcpd.server.core import ServerCore
-from mcpd.server.entries import prompt_entry, resource_entry, text_entry, tool_entry
 from mcpd.server.extensions.base import Extension
 from mcpd.server.extensions.builtin import BuiltInMethods, with_help
-from mcpd.server.metadata import check_options, decorate, one_authenticator
 from mcpd.server.registry.resources import FunctionTemplate
+from .core import ServerCore
+from .entries import prompt_entry, resource_entry, text_entry, tool_entry
+from .metadata import check_options, decorate, one_authenticator
 
 if TYPE_CHECKING:
     from mcpd.server.backplane.base import Backplane
     from mcpd.server.context.exchange import Exchange
     from mcpd.server.functions.dependencies import Override
     from mcpd.server.handlers.middleware import Middleware
-    from mcpd.server.http import HttpApp, HttpSettings
     from mcpd.server.http.core import Identify
-    from mcpd.server.options import RunOptions, ToolOptions
     from mcpd.server.registry.catalog import Kind
     from mcpd.server.registry.entries import Entries, Problem
     from mcpd.server.registry.options import DescribedPrompt, DescribedResource
     from mcpd.server.registry.rules import Component, VisibilityRule
     from mcpd.transports.authentication import Authenticator, Protection
+    from .http import HttpApp, HttpSettings
+    from .options import RunOptions, ToolOptions
 
 log = logging.getLogger("mcpd")
 
@@ -367,7 +367,7 @@ class Server(ServerCore, BuiltInMethods):
 
     def problems(self) -> list[Problem]:
         """Return what would not work for clients, errors first. Builds every schema on the way."""
-        from mcpd.server.checks import find_problems
+        from .checks import find_problems
 
         return find_problems(self.catalog, self.extensions.values())
 
@@ -396,9 +396,9 @@ class Server(ServerCore, BuiltInMethods):
         Streams end when uvicorn or hypercorn stops; other ASGI servers may need a time limit for that.
         Needs no extra. Raises ConfigurationError for an invalid backplane.
         """
-        from mcpd.server.http import HttpSettings
-        from mcpd.server.listening import host_of
         from mcpd.transports.guards import Access
+        from .http import HttpSettings
+        from .listening import host_of
 
         settings = settings or HttpSettings()
         hosts, origins = (*allowed_hosts, *host_of(auth or self.authenticate)), tuple(allowed_origins)
@@ -437,7 +437,7 @@ class Server(ServerCore, BuiltInMethods):
         options of the constructor; `extensions` has them by the extension's id. If an event loop is already running,
         await `serving.serve` instead. Raises ConfigurationError for an address that cannot be used.
         """
-        from mcpd.server.serving import run, settings_for
+        from .serving import run, settings_for
 
         run(self, settings_for(stdio=stdio, ws=ws, http=http, installed=self.extensions.values(), **settings))
 

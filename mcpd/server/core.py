@@ -19,15 +19,15 @@ from mcpd.protocol.session import MAX_FRAME_BYTES, Opening, Session
 from mcpd.protocol.types.base import META, Icon
 from mcpd.protocol.versions.table import Vocabulary, is_known_method
 from mcpd.server.context.exchange import Handler
-from mcpd.server.dispatcher import ServerConnection
 from mcpd.server.dispatcher.announcer import Announcer
 from mcpd.server.dispatcher.connection import NotificationListener
 from mcpd.server.extensions.base import Extension
 from mcpd.server.extensions.builtin import make_extensions
 from mcpd.server.functions.results import to_builtins
 from mcpd.server.handlers.methods import bind as bind_handlers
-from mcpd.server.metadata import checked_seconds, identity_of, one_authenticator, state_keys_of
 from mcpd.server.registry.catalog import Catalog
+from .dispatcher import ServerConnection
+from .metadata import checked_seconds, identity_of, one_authenticator, state_keys_of
 
 if TYPE_CHECKING:
     from mcpd.protocol.channel import Channel
@@ -38,14 +38,14 @@ if TYPE_CHECKING:
     from mcpd.server.context.request_state import RequestStateCodec
     from mcpd.server.dispatcher.connection import ServerConnection
     from mcpd.server.extensions.options import BuiltInOptions
-    from mcpd.server.http import HttpApp, HttpSettings
     from mcpd.server.http.core import Identify
-    from mcpd.server.lifespan import Lifespan
     from mcpd.server.registry.caching import CacheableMethod, CacheHint
     from mcpd.transports.authentication import Authenticator, Protection
     from mcpd.transports.guards import Access
     from mcpd.transports.memory import MemoryChannel
     from mcpd.transports.routes import Route
+    from .http import HttpApp, HttpSettings
+    from .lifespan import Lifespan
 
 
 log = logging.getLogger("mcpd")
@@ -121,7 +121,7 @@ class ServerCore:
             put_hints(self.handlers.wrap, self.catalog, checked_hints(cache, f"server {self.name!r}, cache"))
 
     def _put_lifespan(self, lifespan: Callable[[Any], AbstractAsyncContextManager[Any]]) -> None:
-        from mcpd.server.lifespan import guarded
+        from .lifespan import guarded
 
         self.lifespan = guarded(lifespan, self, self.handlers)
 
@@ -245,8 +245,8 @@ class ServerCore:
 
         `bound` is the host that is listened on. `is_hosted` means that another ASGI server runs the application.
         """
-        from mcpd.server.http import HttpApp, HttpSettings
-        from mcpd.server.http_backend import Backend, Hiding, ListDigests
+        from .http import HttpApp, HttpSettings
+        from .http_backend import Backend, Hiding, ListDigests
 
         settings = settings or HttpSettings()
         self.allow_frames(settings.max_body_bytes)

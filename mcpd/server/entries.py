@@ -23,24 +23,24 @@ from mcpd.protocol.types.features import (
     Tool,
     ToolAnnotations,
 )
-from mcpd.server.context import context_type
 from mcpd.server.context.exchange import Exchange
 from mcpd.server.extensions.base import Extension, ResourceAddition, ToolAddition
 from mcpd.server.functions.annotations import Function
 from mcpd.server.functions.signature import Callee, bind
-from mcpd.server.metadata import checked, checked_seconds, hints_of, icons_of, meta_of, offer, tagged
 from mcpd.server.registry.catalog import Catalog
 from mcpd.server.registry.content import encode_data, is_content
 from mcpd.server.registry.resources import FixedResource, FunctionResource, FunctionTemplate
 from mcpd.server.registry.tools import Finisher, FunctionTool, TimedTool
 from mcpd.server.registry.uri_template import PLAIN, UriTemplate, as_uri
+from .context import context_type
+from .metadata import checked, checked_seconds, hints_of, icons_of, meta_of, offer, tagged
 
 if TYPE_CHECKING:
     from mcpd.server.functions.json_schema import SchemaCallee
-    from mcpd.server.options import ToolOptions
     from mcpd.server.registry.caching import CacheHint
     from mcpd.server.registry.options import DescribedPrompt, DescribedResource
     from mcpd.server.registry.prompts import FunctionPrompt
+    from .options import ToolOptions
 
 # -- tools -------------------------------------------------------------------------------------
 

@@ -35,7 +35,6 @@ from mcpd.protocol.types.features import (
 )
 from mcpd.protocol.types.interaction import Completion
 from mcpd.protocol.wire.headers import Mirror
-from mcpd.server.app import Server
 from mcpd.server.context.exchange import Exchange, finished
 from mcpd.server.extensions.builtin import BUILT_IN
 from mcpd.server.registry.entries import (
@@ -52,6 +51,7 @@ from mcpd.server.registry.entries import (
     ToolMeta,
 )
 from mcpd.server.registry.resources import FixedResource
+from .app import Server
 
 _ODD = re.compile(r"[A-Za-z0-9](?:[_.-]+|(?<=[a-z])(?=[A-Z]))[A-Za-z0-9]")
 

@@ -24,8 +24,8 @@ from typing import Any
 from mcpd.errors import ConfigurationError, InternalError, RegistrationError
 from mcpd.protocol.printable import printable
 from mcpd.server.context.exchange import Exchange, Handler, finished
-from mcpd.server.dispatcher import ServerConnection
 from mcpd.server.handlers.methods import HandlerTable
+from .dispatcher import ServerConnection
 
 log = logging.getLogger("mcpd")
 

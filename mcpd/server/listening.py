@@ -8,12 +8,12 @@ from msgspec import structs
 
 from mcpd.protocol.channel import Listener
 from mcpd.server.dispatcher.observing import refusal_counter
-from mcpd.server.settings import Settings
 from mcpd.transports.accepting import ConnectionLimit
 from mcpd.transports.guards import Access
+from .settings import Settings
 
 if TYPE_CHECKING:
-    from mcpd.server.core import ServerCore
+    from .core import ServerCore
 
 
 def listeners_of(server: ServerCore, settings: Settings) -> list[Listener]:
@@ -83,9 +83,9 @@ def _websocket_listener(
 
 
 def _http_listener(server: ServerCore, address: str, settings: Settings, connection_limit: ConnectionLimit) -> Listener:
-    from mcpd.server.http import HttpSettings
     from mcpd.server.http.listener import HttpListener
     from mcpd.transports.address import parse
+    from .http import HttpSettings
 
     parsed = parse(address)
     access = _access(server, settings)

@@ -8,10 +8,10 @@ from typing import Any, Literal
 
 from mcpd.protocol.channel import Listener, Overseer
 from mcpd.server.extensions.options import BuiltInServeOptions, BuiltInToolOptions
-from mcpd.server.http import HttpSettings
 from mcpd.server.registry.options import DescribedTool
 from mcpd.transports.authentication import Protection
 from mcpd.transports.websocket.server import WebSocketLimits
+from .http import HttpSettings
 
 
 class ToolOptions(DescribedTool, BuiltInToolOptions, total=False):

@@ -16,12 +16,12 @@ from collections.abc import Iterable
 from types import CodeType
 from typing import TYPE_CHECKING, Any
 
-from mcpd.server.http_backend import encoded_lists
 from mcpd.server.registry.resources import FixedResource
+from .http_backend import encoded_lists
 
 if TYPE_CHECKING:
-    from mcpd.server.app import Server
     from mcpd.server.registry.catalog import Catalog, Kind
+    from .app import Server
 
 
 def mark_of(value: Any) -> object:

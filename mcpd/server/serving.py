@@ -22,15 +22,15 @@ from mcpd.errors import ConfigurationError, McpdError
 from mcpd.protocol.budget import BUDGET
 from mcpd.protocol.defaults import MAX_THREADS, THREAD_TIMEOUT
 from mcpd.protocol.session import Opening
-from mcpd.server.dispatcher import ServerConnection
 from mcpd.server.extensions.base import Extension
-from mcpd.server.settings import Settings
-from mcpd.server.shutdown import ENDING_SECONDS, HURRY_SECONDS, ExitDeadline, StdinWatchdog, Stop, end_if_hung
+from .dispatcher import ServerConnection
+from .settings import Settings
+from .shutdown import ENDING_SECONDS, HURRY_SECONDS, ExitDeadline, StdinWatchdog, Stop, end_if_hung
 
 if TYPE_CHECKING:
     from mcpd.protocol.channel import Channel, Ending, Listener, Receiver, Watcher
-    from mcpd.server.core import ServerCore
-    from mcpd.server.lifespan import Lifespan
+    from .core import ServerCore
+    from .lifespan import Lifespan
 
 __all__ = ["Settings", "run", "serve", "serve_here"]
 
@@ -144,7 +144,7 @@ async def serve(server: ServerCore, settings: Settings, exit_deadline: ExitDeadl
             clients.write_wire_log(settings.wire_log)
         listeners: list[Listener] = []
         if settings.ws is not None or settings.http is not None or settings.listeners:
-            from mcpd.server.listening import listeners_of
+            from .listening import listeners_of
 
             listeners = listeners_of(server, settings)
         if listeners and lifespan is not None and not await _open(lifespan, stop):
@@ -189,7 +189,7 @@ def _use_service_manager(settings: Settings, stop: Stop) -> None:
     if settings.overseer is not None:
         settings.overseer.take_stop(partial(stop.ask, "the parent process requested it"))
     if any(each is not None and each.startswith("fd:") for each in (settings.http, settings.ws, settings.metrics)):
-        from mcpd.server.listening import take_handed_over
+        from .listening import take_handed_over
 
         take_handed_over(settings)
     if settings.on_state is None and os.environ.get("NOTIFY_SOCKET"):

@@ -13,7 +13,7 @@ from mcpd.server.extensions.ui.apps import AppEntry
 from mcpd.server.extensions.ui.assets import AppFile, load_app
 from mcpd.server.extensions.ui.constants import UI, app_uri
 from mcpd.server.extensions.ui.extension import AppsExtension
-from mcpd.sources.files import MAX_PER_KIND, Report, files_of, stamp_of
+from .files import MAX_PER_KIND, Report, files_of, stamp_of
 
 _NAME = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-")
 

@@ -19,13 +19,13 @@ from mcpd.server.entries import tool_entry
 from mcpd.server.metadata import check_options
 from mcpd.server.registry.entries import Problem, ToolEntry
 from mcpd.server.registry.tools import FunctionTool
-from mcpd.sources.files import MAX_PER_KIND, File, Report, Stamp, files_of, folders_below, stamp_of
-from mcpd.sources.functions import ToolFunction, line_of, tool_functions
-from mcpd.sources.modules import FolderPackage
-from mcpd.sources.tables import Configuration
+from .files import MAX_PER_KIND, File, Report, Stamp, files_of, folders_below, stamp_of
+from .functions import ToolFunction, line_of, tool_functions
+from .modules import FolderPackage
+from .tables import Configuration
 
 if TYPE_CHECKING:
-    from mcpd.sources.lifespan import Lifespan
+    from .lifespan import Lifespan
 
 _LIFESPAN = "lifespan.py:lifespan"
 FileStamps: TypeAlias = dict[str, Stamp | None]
@@ -147,7 +147,7 @@ class FolderCode:
         if not place.endswith(".py") or not name.isidentifier() or not path.startswith(self._root + os.sep):
             text = f"{where} must be FILE:FUNCTION in this folder, such as {_LIFESPAN}, not {setting!r}"
             raise ConfigurationError(text)
-        from mcpd.sources.lifespan import lifespan_of
+        from .lifespan import lifespan_of
 
         report = Report(self._root)
         module = self._package.load(path, self._seconds, report) if os.path.isfile(path) else None

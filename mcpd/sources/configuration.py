@@ -17,8 +17,8 @@ from msgspec import Struct
 from mcpd.errors import ConfigurationError
 from mcpd.protocol.printable import printable
 from mcpd.server.settings import Option, command_options, parse_size
-from mcpd.sources.lookup import FILE, FOLDERS
-from mcpd.sources.tables import DOING, PROFILES, Configuration, ToolTable, pattern_message
+from .lookup import FILE, FOLDERS
+from .tables import DOING, PROFILES, Configuration, ToolTable, pattern_message
 
 _MAX_BYTES = 1024 * 1024
 

@@ -15,18 +15,18 @@ from mcpd.errors import ConfigurationError
 from mcpd.protocol.printable import printable
 from mcpd.server import Server
 from mcpd.server.registry.entries import Entries, Problem, PromptEntry, ResourceEntry, TemplateEntry, ToolEntry
-from mcpd.sources.configuration import read
-from mcpd.sources.files import Report, uri_name
-from mcpd.sources.lookup import FILE, FOLDERS, ServerFolder
-from mcpd.sources.tables import Configuration
+from .configuration import read
+from .files import Report, uri_name
+from .lookup import FILE, FOLDERS, ServerFolder
+from .tables import Configuration
 
 if TYPE_CHECKING:
     from mcpd.server.extensions.ui.apps import AppEntry
-    from mcpd.sources.apps import FolderApp
-    from mcpd.sources.code import FolderCode
     from mcpd.sources.docs.source import Tree
-    from mcpd.sources.notebooks import Notebooks
-    from mcpd.sources.prompts import FilePrompt
+    from .apps import FolderApp
+    from .code import FolderCode
+    from .notebooks import Notebooks
+    from .prompts import FilePrompt
 
 
 class Folder:
@@ -142,7 +142,7 @@ class Folder:
         has_any = self._is_there("tools") or self.configuration.lifespan is not None
         if not self._place.is_trusted or not (has_any or self._is_growing):
             return None
-        from mcpd.sources.code import FolderCode
+        from .code import FolderCode
 
         return FolderCode(self.root, self._folder("tools"), self.configuration, self._place.file, self._left_out)
 
@@ -158,7 +158,7 @@ class Folder:
     def _load_pages(self, report: Report) -> dict[str, AppEntry] | None:
         if not self._is_there("apps"):
             return None
-        from mcpd.sources.apps import apps_of
+        from .apps import apps_of
 
         self._pages = apps_of(self.server, self._folder("apps"), report, self._pages)
         return {page.name: page.entry for page in self._pages.values()}
@@ -166,7 +166,7 @@ class Folder:
     def _load_resources(self, report: Report) -> tuple[list[ResourceEntry], list[TemplateEntry]] | None:
         if not self._is_there("resources"):
             return None
-        from mcpd.sources.resources import resources_of
+        from .resources import resources_of
 
         table = self.configuration.resources
         uri = table.uri or f"resource://{uri_name(self.server.name)}/"
@@ -179,7 +179,7 @@ class Folder:
         has_any = any(entry.key.endswith(".ipynb") for entry in files) or any(path.endswith(".ipynb") for path in below)
         if self._notebooks is None and not has_any:
             return None
-        from mcpd.sources.notebooks import Notebooks, notebooks_among, notebooks_below
+        from .notebooks import Notebooks, notebooks_among, notebooks_below
 
         if self._notebooks is None:
             self._notebooks = Notebooks(self.server)
@@ -188,7 +188,7 @@ class Folder:
     def _load_prompts(self, report: Report) -> list[PromptEntry] | None:
         if not self._is_there("prompts"):
             return None
-        from mcpd.sources.prompts import prompts_of
+        from .prompts import prompts_of
 
         self._prompts = prompts_of(self._folder("prompts"), report, self._prompts)
         return list(self._prompts.values())
@@ -196,7 +196,7 @@ class Folder:
     def _load_skills(self, report: Report) -> list[ResourceEntry] | None:
         if not self._is_there("skills"):
             return None
-        from mcpd.sources.skills import offer_skills, skills_of
+        from .skills import offer_skills, skills_of
 
         offer_skills(self.server)
         return skills_of(self._folder("skills"), self.configuration.skills, report)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NewType, TypeVar, Unpack, overload
 from msgspec import Struct
 
 from mcpd.server.functions.annotations import plain_function, untyped_context
-from mcpd.sources.files import Report
+from .files import Report
 
 if TYPE_CHECKING:
     from mcpd.server.options import ToolOptions

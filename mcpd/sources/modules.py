@@ -23,7 +23,7 @@ from typing import Any, NoReturn, TypeAlias
 from mcpd.errors import ConfigurationError, McpdError
 from mcpd.protocol.printable import printable
 from mcpd.server import Server
-from mcpd.sources.files import Report, Stamp, stamp_of
+from .files import Report, Stamp, stamp_of
 
 _numbers = count(1)
 _MAX_HEADER_BYTES = 1024 * 1024

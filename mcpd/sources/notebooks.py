@@ -24,7 +24,7 @@ from mcpd.server.extensions.ui.results import ViewResult, view_result
 from mcpd.server.folder_files import read_within
 from mcpd.server.registry.entries import ResourceEntry, ToolEntry
 from mcpd.sources.docs.notebook import Notebook, UnreadableNotebook
-from mcpd.sources.resources import FileResource
+from .resources import FileResource
 
 SUFFIX: Final = ".ipynb"
 

@@ -19,8 +19,8 @@ from mcpd.protocol.types.features import GetPromptResult, Prompt, PromptArgument
 from mcpd.server.context.exchange import Exchange
 from mcpd.server.folder_files import read_within
 from mcpd.server.registry.entries import ActiveExtensions, PromptEntry
-from mcpd.sources.files import MAX_PER_KIND, File, Report, Stamped, files_of
-from mcpd.sources.front_matter import FrontMatterError, decoded, read_front_matter
+from .files import MAX_PER_KIND, File, Report, Stamped, files_of
+from .front_matter import FrontMatterError, decoded, read_front_matter
 
 if TYPE_CHECKING:
     from mcpd.protocol.types.interaction import Completion

@@ -27,8 +27,8 @@ from mcpd.server.context.exchange import Exchange
 from mcpd.server.folder_files import read_within
 from mcpd.server.registry.entries import ActiveExtensions, ResourceEntry, TemplateEntry
 from mcpd.server.registry.uri_template import UriTemplate, as_uri, problem_of
-from mcpd.sources.files import File, Report, Stamped, escaped, files_of, matching
-from mcpd.sources.tables import ResourcesTable
+from .files import File, Report, Stamped, escaped, files_of, matching
+from .tables import ResourcesTable
 
 BINARY = "application/octet-stream"
 

@@ -37,10 +37,10 @@ from mcpd.server.extensions.skills import (
 from mcpd.server.folder_files import read_within
 from mcpd.server.functions.threads import run_in_thread
 from mcpd.server.registry.entries import ActiveExtensions, Entries, ResourceEntry
-from mcpd.sources.files import MAX_PER_KIND, File, Report, Stamp, Stamped, escaped, files_of, matching, stamp_of
-from mcpd.sources.front_matter import FrontMatterError, decoded, read_front_matter
-from mcpd.sources.resources import Origin, file_contents, media_type
-from mcpd.sources.tables import SKILL_PREFIX, SkillsTable
+from .files import MAX_PER_KIND, File, Report, Stamp, Stamped, escaped, files_of, matching, stamp_of
+from .front_matter import FrontMatterError, decoded, read_front_matter
+from .resources import Origin, file_contents, media_type
+from .tables import SKILL_PREFIX, SkillsTable
 
 MAX_DESCRIPTION = 1024
 """The largest description of a skill, in characters."""

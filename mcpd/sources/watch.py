@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Protocol
 
 from mcpd.errors import ConfigurationError
 from mcpd.protocol.printable import printable
-from mcpd.sources.files import MAX_FOLDERS, Stamp, folders_below, stamp_of
-from mcpd.sources.folder import Folder
-from mcpd.sources.lookup import FILE, FOLDERS
+from .files import MAX_FOLDERS, Stamp, folders_below, stamp_of
+from .folder import Folder
+from .lookup import FILE, FOLDERS
 
 if TYPE_CHECKING:
     from watchfiles import Change

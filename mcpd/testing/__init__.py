@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from mcpd.testing.client import (
+    from .client import (
         VERSIONS as VERSIONS,
         ClientMaker as ClientMaker,
         SyncTestClient as SyncTestClient,
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
         WireMessage as WireMessage,
         mcpd_every_version as mcpd_every_version,
     )
-    from mcpd.testing.joining import TRANSPORTS as TRANSPORTS
+    from .joining import TRANSPORTS as TRANSPORTS
 
 __all__ = [
     "TRANSPORTS",
@@ -37,7 +37,7 @@ if not TYPE_CHECKING:
     def __getattr__(name: str) -> Any:
         if name not in __all__:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        from mcpd.testing import client
+        from . import client
 
         value = globals()[name] = getattr(client, name)
         return value

@@ -16,7 +16,7 @@ from msgspec.json import decode, encode, format
 from mcpd.errors import ConfigurationError
 from mcpd.protocol.jsonrpc import MALFORMED, encode as encode_message
 from mcpd.server import Server
-from mcpd.testing.schema_changes import Found, compare_schemas, shown
+from .schema_changes import Found, compare_schemas, shown
 
 _FORMAT = "mcpdLock"
 _VERSION = 1

@@ -21,7 +21,7 @@ from mcpd.protocol.principal import Principal, Transport
 from mcpd.protocol.types.base import Implementation
 from mcpd.protocol.versions.table import SUPPORTED
 from mcpd.server import Server
-from mcpd.testing.joining import TRANSPORTS, Caller, join
+from .joining import TRANSPORTS, Caller, join
 
 if TYPE_CHECKING:
     import pytest

@@ -69,7 +69,7 @@ async def join(
         return _PipesChannel(server, caller)
     if transport == "websocket":
         return await _join_by_websocket(server, caller, limits)
-    from mcpd.testing.asgi import AsgiChannel  # loads all of HTTP
+    from .asgi import AsgiChannel  # loads all of HTTP
 
     channel = AsgiChannel(server, access_of(server, caller), caller.headers)
     await channel.open()

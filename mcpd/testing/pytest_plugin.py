@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from mcpd.client.target import Target
     from mcpd.protocol.principal import Transport
     from mcpd.server import Server
-    from mcpd.testing import ClientMaker
+    from . import ClientMaker
 
 _MARK = "mcpd_every_version"
 
@@ -44,7 +44,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     mark = metafunc.definition.get_closest_marker(_MARK)
     if mark is None:
         return
-    from mcpd.testing import TRANSPORTS, VERSIONS
+    from . import TRANSPORTS, VERSIONS
 
     where = metafunc.function.__qualname__
     unknown = set(mark.kwargs) - {"versions", "transports"}
@@ -85,7 +85,7 @@ def mcpd_client(mcpd_version: str | None, mcpd_transport: Transport) -> ClientMa
 
     The arguments are those of `mcpd.testing.TestClient`.
     """
-    from mcpd.testing import ClientMaker
+    from . import ClientMaker
 
     return ClientMaker(mcpd_version, mcpd_transport)
 
@@ -99,7 +99,7 @@ def mcpd_lock(request: pytest.FixtureRequest) -> Callable[..., None]:
     """
 
     def hold(server: Server, file: str | os.PathLike[str] | None = None) -> None:
-        from mcpd.testing.approval import check_lock, write_lock
+        from .approval import check_lock, write_lock
 
         name = "".join(c if c.isalnum() or c in "-_." else "-" for c in server.name)
         path = request.path.parent / (f"{name}.lock.json" if file is None else file)

@@ -24,10 +24,10 @@ from mcpd.errors import AccessDenied, ConfigurationError
 from mcpd.protocol.principal import ANONYMOUS, Origin, Principal
 from mcpd.protocol.printable import printable
 from mcpd.protocol.state_keys import StateKeys
-from mcpd.transports.challenge import build
+from .challenge import build
 
 if TYPE_CHECKING:
-    from mcpd.transports.routes import Route
+    from .routes import Route
 
 log = logging.getLogger("mcpd")
 

@@ -16,8 +16,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from mcpd.errors import ConfigurationError
-from mcpd.transports.address import is_ip_address, is_loopback
-from mcpd.transports.authentication import Authentication, Authenticator, Protection, Refusal, TokenAuthenticator
+from .address import is_ip_address, is_loopback
+from .authentication import Authentication, Authenticator, Protection, Refusal, TokenAuthenticator
 
 __all__ = ["Access", "Guard", "Refusal"]
 

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 from mcpd.protocol.channel import Receiver
 from mcpd.protocol.jsonrpc import Id
 from mcpd.protocol.principal import Origin
-from mcpd.transports.stdio import Wakeup
+from .stdio import Wakeup
 
 _HIGH_WATER = 1024 * 1024
 

@@ -24,8 +24,8 @@ from mcpd.protocol.channel import Receiver
 from mcpd.protocol.jsonrpc import Id
 from mcpd.protocol.principal import Origin
 from mcpd.protocol.printable import mask_command, printable, printable_lines
-from mcpd.transports.child import GRACE_SECONDS, HAS_GROUPS, ChildProcess, reason_not_started, signal_name
-from mcpd.transports.stdio import MAX_FRAME_BYTES, StdioChannel, unread
+from .child import GRACE_SECONDS, HAS_GROUPS, ChildProcess, reason_not_started, signal_name
+from .stdio import MAX_FRAME_BYTES, StdioChannel, unread
 
 BURST_SECONDS = 16.0
 """The rate limit allows bursts of this many seconds, so that tracebacks are copied whole."""

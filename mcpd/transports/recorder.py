@@ -34,7 +34,7 @@ from mcpd.protocol.printable import (
     may_hold_secrets,
     printable,
 )
-from mcpd.transports.files import try_lock
+from .files import try_lock
 
 FORMAT = 1
 """The number of this format, in the first line of each run. It changes if readers have to distinguish two formats."""

@@ -22,8 +22,6 @@ from typing import Any, Protocol, TypeAlias
 
 from websockets.http11 import Request
 
-from mcpd.apps.host.shown_view import ShownView
-from mcpd.apps.host.tool_call import ToolCall
 from mcpd.apps.host.view.context import HostContext
 from mcpd.errors import ConfigurationError, McpdError, ProtocolError
 from mcpd.protocol.channel import Channel, Receiver
@@ -35,6 +33,8 @@ from mcpd.transports.authentication import Refusal, RequestHeaders
 from mcpd.transports.guards import Access, Guard
 from mcpd.transports.websocket.connection import WebSocketChannel
 from mcpd.transports.websocket.server import Endpoint, WebSocketLimits
+from .shown_view import ShownView
+from .tool_call import ToolCall
 
 log = logging.getLogger("mcpd.host")
 

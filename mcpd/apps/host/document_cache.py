@@ -19,14 +19,14 @@ from weakref import WeakValueDictionary
 from msgspec import Struct
 from msgspec.json import decode
 
-from mcpd.apps.host.document import ViewDocument, read_document
-from mcpd.apps.host.shown_view import settle
 from mcpd.apps.host.view.policy import Denied
 from mcpd.client import Client
 from mcpd.errors import ConfigurationError, McpdError
 from mcpd.protocol.jsonrpc import MALFORMED, explain
 from mcpd.protocol.printable import printable
 from mcpd.protocol.types.base import Wire
+from .document import ViewDocument, read_document
+from .shown_view import settle
 
 log = logging.getLogger("mcpd.host")
 

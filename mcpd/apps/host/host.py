@@ -19,20 +19,6 @@ from msgspec import Raw, Struct, field, structs
 from msgspec.json import decode
 
 from mcpd import __version__
-from mcpd.apps.host.channels import Pump, Relay, ViewChannel, attach
-from mcpd.apps.host.document import Profile, ViewDocument, grant
-from mcpd.apps.host.document_cache import DocumentCache
-from mcpd.apps.host.shown_view import (
-    Conversation,
-    Hooks,
-    ShownView,
-    ViewRequestHandler,
-    change_contexts,
-    host_capabilities,
-    settle,
-)
-from mcpd.apps.host.tool_call import ToolCall
-from mcpd.apps.host.view import View, ViewLimits
 from mcpd.apps.host.view.context import HostContext, HostStyles, ToolInfo, merge
 from mcpd.apps.host.view.outgoing import model_names
 from mcpd.apps.host.view.policy import ViewSettings
@@ -48,6 +34,20 @@ from mcpd.protocol.types.base import Implementation
 from mcpd.protocol.types.features import Tool
 from mcpd.transports.files import bundled_folder
 from mcpd.transports.websocket.server import WebSocketLimits
+from .channels import Pump, Relay, ViewChannel, attach
+from .document import Profile, ViewDocument, grant
+from .document_cache import DocumentCache
+from .shown_view import (
+    Conversation,
+    Hooks,
+    ShownView,
+    ViewRequestHandler,
+    change_contexts,
+    host_capabilities,
+    settle,
+)
+from .tool_call import ToolCall
+from .view import View, ViewLimits
 
 
 @cache

@@ -20,9 +20,6 @@ from typing import Any, TypeAlias, TypeVar
 from msgspec import Raw, Struct
 from msgspec.json import decode
 
-from mcpd.apps.host.document import ViewDocument
-from mcpd.apps.host.tool_call import ToolCall
-from mcpd.apps.host.view import View, ViewPhase, events
 from mcpd.apps.host.view.context import DisplayMode, HostContext
 from mcpd.apps.host.view.events import ModelContextUpdate
 from mcpd.apps.host.view.messages import Empty, HostCapabilities, SamplingOffer
@@ -34,6 +31,9 @@ from mcpd.protocol.printable import printable
 from mcpd.protocol.types.base import ListChanged, ServerCapabilities
 from mcpd.protocol.types.features import CallToolResult, ContentBlock, Tool
 from mcpd.protocol.types.interaction import CreateMessageResult
+from .document import ViewDocument
+from .tool_call import ToolCall
+from .view import View, ViewPhase, events
 
 
 class ViewMessage(Struct, frozen=True):

@@ -32,7 +32,7 @@ from mcpd.protocol.jsonrpc import MALFORMED, as_object, encode, explain
 from mcpd.protocol.types.features import CallToolResult, Tool
 
 if TYPE_CHECKING:
-    from mcpd.apps.host.view import View
+    from .view import View
 
 
 MAX_CHARS: Final = 4 * 1024 * 1024

@@ -21,11 +21,6 @@ from msgspec.json import decode as decode_json
 from websockets.frames import CloseCode
 from websockets.http11 import Request as HandshakeRequest
 
-from mcpd.apps.preview.messages import Hello, NoParams
-from mcpd.apps.preview.methods import NOTIFICATIONS, REQUESTS, PageRequestHandler
-from mcpd.apps.preview.sandbox import Origins, PageFiles, Sandbox
-from mcpd.apps.preview.session import Page, PreviewSession
-from mcpd.apps.preview.views import PageViews
 from mcpd.errors import InternalError, InvalidParams, McpdError, MethodNotFound, ProtocolError, RemoteError
 from mcpd.protocol.channel import Channel, Receiver
 from mcpd.protocol.jsonrpc import (
@@ -51,6 +46,11 @@ from mcpd.transports.files import bundled_folder
 from mcpd.transports.guards import Access, Guard
 from mcpd.transports.websocket.connection import WebSocketChannel
 from mcpd.transports.websocket.server import Endpoint, WebSocketLimits
+from .messages import Hello, NoParams
+from .methods import NOTIFICATIONS, REQUESTS, PageRequestHandler
+from .sandbox import Origins, PageFiles, Sandbox
+from .session import Page, PreviewSession
+from .views import PageViews
 
 log = logging.getLogger("mcpd.preview")
 

@@ -15,15 +15,15 @@ from msgspec.json import decode
 
 from mcpd import __version__
 from mcpd.apps.host.tool_call import ToolCall
-from mcpd.apps.preview import messages
-from mcpd.apps.preview.session import PERMISSIONS, Page, PreviewSession
-from mcpd.apps.preview.views import PageViews
 from mcpd.apps.tool_metadata import is_for_app, is_for_model, resource_uri, tool_problems
 from mcpd.client import Client
 from mcpd.errors import InvalidParams, InvalidRequest, ProtocolError
 from mcpd.protocol.jsonrpc import MALFORMED, explain
 from mcpd.protocol.types.features import Tool
 from mcpd.protocol.versions import table
+from . import messages
+from .session import PERMISSIONS, Page, PreviewSession
+from .views import PageViews
 
 FRESH_SECONDS = 2.0
 """Tools that were listed less than this long ago are not listed again."""

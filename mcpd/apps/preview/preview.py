@@ -6,11 +6,11 @@ import asyncio
 from secrets import token_urlsafe
 from typing import TYPE_CHECKING
 
-from mcpd.apps.preview.session import PreviewSession, SessionOptions
+from .session import PreviewSession, SessionOptions
 
 if TYPE_CHECKING:
-    from mcpd.apps.preview.front import Front
-    from mcpd.apps.preview.sandbox import Origins
+    from .front import Front
+    from .sandbox import Origins
 
 # After this time the process of the server has been started.
 _STARTED_SECONDS = 0.05
@@ -55,7 +55,7 @@ class Preview:
         try:
             # The HTTP server is loaded while the server of the user starts in its process.
             await asyncio.wait((connecting,), timeout=_STARTED_SECONDS)
-            from mcpd.apps.preview.front import Front
+            from .front import Front
 
             await connecting
             self._front = Front(self.session, self.token, self._folder)

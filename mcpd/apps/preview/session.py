@@ -21,8 +21,6 @@ from mcpd.apps.host.host import Host, HostOptions, default_context
 from mcpd.apps.host.shown_view import Conversation, Hooks, ShownView
 from mcpd.apps.host.view import events
 from mcpd.apps.host.view.context import DisplayMode, HostContext, merge
-from mcpd.apps.preview.messages import ServerInfo
-from mcpd.apps.preview.trace import ServerWatcher, Trace
 from mcpd.client import Callbacks
 from mcpd.client.callbacks import ListKind
 from mcpd.client.target import Target
@@ -40,6 +38,8 @@ from mcpd.protocol.types.interaction import (
     ElicitUrlParams,
     Root,
 )
+from .messages import ServerInfo
+from .trace import ServerWatcher, Trace
 
 log = logging.getLogger("mcpd.preview")
 

@@ -18,11 +18,11 @@ from typing import Any
 from msgspec import Raw, Struct
 from msgspec.json import decode
 
-from mcpd.apps.preview.messages import TraceFilter, TraceGet
 from mcpd.client.channels import ChannelWatcher
 from mcpd.errors import McpdError, ProtocolError
 from mcpd.protocol.jsonrpc import MALFORMED, Id
 from mcpd.transports.recorder import Head, Line, Recording, head_of, header, to_record
+from .messages import TraceFilter, TraceGet
 
 MAX_ENTRIES = 50_000
 MAX_BYTES = 64 * 1024 * 1024

@@ -22,15 +22,15 @@ from mcpd.apps.host.tool_call import ToolCall
 from mcpd.apps.host.view.context import HostContext, merge
 from mcpd.apps.host.view.events import Closed
 from mcpd.apps.host.view.messages import TOOL_INPUT, TOOL_INPUT_PARTIAL, TOOL_RESULT
-from mcpd.apps.preview.messages import Quirks, ViewInfo
-from mcpd.apps.preview.sandbox import Origins, Place, Sandbox, policy_of
-from mcpd.apps.preview.session import Page, PreviewSession
-from mcpd.apps.preview.violations import explain_stopped, explain_violation, read_report
 from mcpd.apps.tool_metadata import resource_uri
 from mcpd.errors import InvalidParams, RequestCancelled
 from mcpd.protocol.jsonrpc import encode
 from mcpd.protocol.printable import printable
 from mcpd.transports.recorder import head_of
+from .messages import Quirks, ViewInfo
+from .sandbox import Origins, Place, Sandbox, policy_of
+from .session import Page, PreviewSession
+from .violations import explain_stopped, explain_violation, read_report
 
 log = logging.getLogger("mcpd.preview")
 

@@ -15,12 +15,12 @@ from msgspec.json import decode
 from mcpd.apps.host.host import Host
 from mcpd.apps.host.tool_call import ToolCall
 from mcpd.apps.tool_metadata import is_for_model
-from mcpd.apps.verdict.browser import read_asset
-from mcpd.apps.verdict.metadata import App
-from mcpd.apps.verdict.report import Check, Finding, checked, failure, skipped, warning
 from mcpd.errors import McpdError, RemoteError
 from mcpd.protocol.schemas import target_of
 from mcpd.protocol.types.features import CallToolResult, Tool
+from .browser import read_asset
+from .metadata import App
+from .report import Check, Finding, checked, failure, skipped, warning
 
 _MAX_DEPTH: Final = 8
 

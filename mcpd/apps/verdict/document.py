@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from msgspec import UNSET
 
 from mcpd.apps.preview.violations import Kind, refusal
-from mcpd.apps.verdict.policy import details_of
-from mcpd.apps.verdict.report import Check, Finding, checked, note, warning
 from mcpd.errors import ConfigurationError
 from mcpd.server.extensions.ui.assets import html_problems
 from mcpd.server.extensions.ui.csp_sources import UiCsp
+from .policy import details_of
+from .report import Check, Finding, checked, note, warning
 
 if TYPE_CHECKING:
     from selectolax.lexbor import LexborNode

@@ -14,12 +14,12 @@ from msgspec import Struct, to_builtins
 
 from mcpd.apps.host.document import app_content
 from mcpd.apps.tool_metadata import is_for_app, is_for_model, linked_uri, tool_problems, ui_member
-from mcpd.apps.verdict.report import Check, Finding, checked, failure, note, warning
 from mcpd.client import Client
 from mcpd.errors import ConfigurationError, McpdError
 from mcpd.protocol.types.features import Resource, Tool
 from mcpd.server.extensions.ui.constants import MIME_TYPE, SCHEME, UI, is_app_type, unversioned
 from mcpd.server.extensions.ui.csp_sources import SOURCE_KINDS, read_csp, read_permissions, validate_csp
+from .report import Check, Finding, checked, failure, note, warning
 
 _MAX_APPS: Final = 200
 _RESOURCE_MEMBERS: Final = ("csp", "permissions", "domain", "prefersBorder")

@@ -10,9 +10,9 @@ from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 from mcpd.apps.preview.violations import CODE_ADVICE, Refusal, Violation, origin_of, refusal_of, split_url
-from mcpd.apps.verdict.report import Check, Finding, Severity, checked, failure, note, reported_url, warning
-from mcpd.apps.verdict.trial import Trial, without_address
 from mcpd.server.extensions.ui.csp_sources import UiCsp
+from .report import Check, Finding, Severity, checked, failure, note, reported_url, warning
+from .trial import Trial, without_address
 
 _SCRIPT_ERROR: Final = re.compile(r"\b(?:Type|Reference|Range|Syntax|Eval)Error\b")
 # Types of resources that an app may wait for before its handshake.

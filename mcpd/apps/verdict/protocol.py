@@ -14,9 +14,9 @@ from msgspec.structs import replace
 from mcpd.apps.host.view import events
 from mcpd.apps.host.view.events import Connected
 from mcpd.apps.host.view.messages import HANDSHAKE_VERSION, INITIALIZE, INITIALIZED, RESOURCE_TEARDOWN
-from mcpd.apps.verdict.policy import start_failure
-from mcpd.apps.verdict.report import Check, Finding, Severity, checked, failure, skipped, warning
-from mcpd.apps.verdict.trial import Trial
+from .policy import start_failure
+from .report import Check, Finding, Severity, checked, failure, skipped, warning
+from .trial import Trial
 
 HANDSHAKE: Final = ("handshake", "It answers in time")
 _LISTENS_FIRST: Final = ("listens-first", "It listens before it sends")

@@ -11,9 +11,9 @@ import time
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Any, Final, NamedTuple
 
-from mcpd.apps.verdict.policy import start_failure
-from mcpd.apps.verdict.report import Check, Finding, checked, failure, note, skipped, warning
-from mcpd.apps.verdict.trial import Trial
+from .policy import start_failure
+from .report import Check, Finding, checked, failure, note, skipped, warning
+from .trial import Trial
 
 NOTHING_RENDERED: Final = "nothing is visible"
 """The cause of findings about a View that renders nothing."""

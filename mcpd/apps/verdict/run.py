@@ -22,14 +22,16 @@ from mcpd.apps.host.shown_view import Hooks
 from mcpd.apps.host.tool_call import ToolCall
 from mcpd.apps.host.view.context import ContainerDimensions, HostContext
 from mcpd.apps.preview.messages import Quirks
-from mcpd.apps.verdict import rendering
-from mcpd.apps.verdict.browser import AppBrowser, open_browser
-from mcpd.apps.verdict.calling import call_app_tool
-from mcpd.apps.verdict.document import document_checks
-from mcpd.apps.verdict.metadata import App, read_apps, resource_checks, server_checks, tool_checks
-from mcpd.apps.verdict.policy import console_check, needs_check, new_errors, policy_check
-from mcpd.apps.verdict.protocol import HANDSHAKE, handshake_check, protocol_checks, spy_check, teardown_check
-from mcpd.apps.verdict.report import (
+from mcpd.client.target import Target
+from mcpd.errors import ConfigurationError
+from . import rendering
+from .browser import AppBrowser, open_browser
+from .calling import call_app_tool
+from .document import document_checks
+from .metadata import App, read_apps, resource_checks, server_checks, tool_checks
+from .policy import console_check, needs_check, new_errors, policy_check
+from .protocol import HANDSHAKE, handshake_check, protocol_checks, spy_check, teardown_check
+from .report import (
     AppReport,
     AppsReport,
     Check,
@@ -40,9 +42,7 @@ from mcpd.apps.verdict.report import (
     skipped,
     warning,
 )
-from mcpd.apps.verdict.trial import Trial, open_trial
-from mcpd.client.target import Target
-from mcpd.errors import ConfigurationError
+from .trial import Trial, open_trial
 
 _WIDE: Final = (1280, 800)
 _NARROW: Final = (320, 800)

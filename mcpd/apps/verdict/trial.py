@@ -26,8 +26,8 @@ from mcpd.apps.host.view.messages import INITIALIZED, PROXY_READY, TOOL_INPUT, T
 from mcpd.apps.preview.messages import Quirks
 from mcpd.apps.preview.views import GUEST_GONE, OPENAI, RESERVED, treatment
 from mcpd.apps.preview.violations import Violation, explain_stopped, read_report
-from mcpd.apps.verdict.browser import AppBrowser, read_asset
 from mcpd.errors import ConfigurationError
+from .browser import AppBrowser, read_asset
 
 if TYPE_CHECKING:
     from playwright.async_api import ConsoleMessage, FloatRect, Page, Request, Response

@@ -24,15 +24,15 @@ from msgspec import Struct
 from msgspec.json import decode, encode
 
 from mcpd.auth.fetch import Reach, kind_of
-from mcpd.auth.server.clients import Client, ClientDocuments, OAuthError, is_document_id, redirect, why_not
-from mcpd.auth.server.settings import Settings, Throttle, Users, address_of, networks_of, read_users
-from mcpd.auth.server.store import Grant, Store, User, digest
-from mcpd.auth.server.upstream import Tokens, Upstream, is_allowed, upstreams
 from mcpd.auth.settings import secret_in
 from mcpd.auth.signatures import b64
 from mcpd.errors import ConfigurationError
 from mcpd.protocol.printable import printable
 from mcpd.transports.routes import RouteRequest, RouteResponse
+from .clients import Client, ClientDocuments, OAuthError, is_document_id, redirect, why_not
+from .settings import Settings, Throttle, Users, address_of, networks_of, read_users
+from .store import Grant, Store, User, digest
+from .upstream import Tokens, Upstream, is_allowed, upstreams
 
 ROTATE_SECONDS = 90 * 86400
 OVERLAP_SECONDS = 2 * 86400

@@ -26,7 +26,9 @@ from msgspec.json import decode
 
 from mcpd.auth.fetch import FetchError, Limits, fetch_json
 from mcpd.auth.metadata import as_reached
-from mcpd.auth.server.clients import (
+from mcpd.auth.signatures import b64, object_in, segments_of
+from mcpd.transports.routes import RouteRequest, RouteResponse
+from .clients import (
     METHODS,
     Client,
     OAuthError,
@@ -41,13 +43,11 @@ from mcpd.auth.server.clients import (
     read_metadata,
     why_not,
 )
-from mcpd.auth.server.core import GRACE_SECONDS, OFFLINE, Core
-from mcpd.auth.server.interaction import Interaction, message_page
-from mcpd.auth.server.settings import rate_limit_key
-from mcpd.auth.server.store import Grant, digest
-from mcpd.auth.server.upstream import signing_keys
-from mcpd.auth.signatures import b64, object_in, segments_of
-from mcpd.transports.routes import RouteRequest, RouteResponse
+from .core import GRACE_SECONDS, OFFLINE, Core
+from .interaction import Interaction, message_page
+from .settings import rate_limit_key
+from .store import Grant, digest
+from .upstream import signing_keys
 
 _is_challenge = re.compile(r"[A-Za-z0-9_-]{43}").fullmatch
 _is_thumbprint = _is_challenge

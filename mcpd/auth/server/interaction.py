@@ -18,7 +18,11 @@ from pathlib import Path
 from typing import TypeAlias
 from urllib.parse import urlsplit
 
-from mcpd.auth.server.clients import (
+from mcpd.errors import ConfigurationError
+from mcpd.protocol.printable import printable
+from mcpd.transports.files import bundled_folder
+from mcpd.transports.routes import RouteRequest, RouteResponse
+from .clients import (
     NO_STORE,
     OAuthError,
     form as form_of,
@@ -27,13 +31,9 @@ from mcpd.auth.server.clients import (
     query,
     redirect,
 )
-from mcpd.auth.server.core import CODE_SECONDS, OFFLINE, Core, Transaction
-from mcpd.auth.server.settings import Busy, rate_limit_key
-from mcpd.auth.server.store import Grant, User
-from mcpd.errors import ConfigurationError
-from mcpd.protocol.printable import printable
-from mcpd.transports.files import bundled_folder
-from mcpd.transports.routes import RouteRequest, RouteResponse
+from .core import CODE_SECONDS, OFFLINE, Core, Transaction
+from .settings import Busy, rate_limit_key
+from .store import Grant, User
 
 _STYLE = (Path(bundled_folder()) / "login.css").read_text(encoding="utf-8")
 _HASH = b64encode(sha256(_STYLE.encode()).digest()).decode()

@@ -25,11 +25,11 @@ from mcpd.transports.routes import Route, RouteRequest, RouteResponse
 try:
     from mcpd.auth.fetch import Reach
     from mcpd.auth.issuers import Issuer, IssuerKeys, Jwt, VerifyingKey, usable_keys
-    from mcpd.auth.server.clients import METHODS, OAuthError
-    from mcpd.auth.server.core import Core
-    from mcpd.auth.server.endpoints import CheckProof, TokenEndpoint, authorize, register
-    from mcpd.auth.server.interaction import Interaction
-    from mcpd.auth.server.settings import Settings, development, read
+    from .clients import METHODS, OAuthError
+    from .core import Core
+    from .endpoints import CheckProof, TokenEndpoint, authorize, register
+    from .interaction import Interaction
+    from .settings import Settings, development, read
 except ModuleNotFoundError as error:
     raise missing_extra(error, "logging people in", "auth") from None
 

@@ -17,9 +17,9 @@ from typing import Any, Literal, TypeAlias, TypeVar
 from msgspec import Struct
 from msgspec.json import decode, encode
 
-from mcpd.auth.server.clients import Client
 from mcpd.errors import ConfigurationError
 from mcpd.protocol.printable import printable
+from .clients import Client
 
 T = TypeVar("T")
 

@@ -20,11 +20,11 @@ from msgspec import DecodeError, Struct
 from msgspec.json import decode
 
 from mcpd.auth.fetch import FetchError, Limits, Reach, Response, basic_credentials, fetch, fetch_json, reach_from
-from mcpd.auth.server.clients import OAuthError
-from mcpd.auth.server.settings import Provider
-from mcpd.auth.server.store import User
 from mcpd.auth.settings import secret_in
 from mcpd.auth.signatures import b64
+from .clients import OAuthError
+from .settings import Provider
+from .store import User
 
 _ALGORITHMS = ["RS256", "PS256", "ES256", "ES384", "EdDSA"]
 _SKEW = 60

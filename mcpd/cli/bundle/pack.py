@@ -16,7 +16,14 @@ from importlib.metadata import version as distribution_version
 from msgspec import UNSET, Struct, UnsetType
 
 from mcpd import __version__
-from mcpd.cli.bundle.manifest import (
+from mcpd.cli.install.files import explained
+from mcpd.cli.install.formats.toml import toml_value
+from mcpd.cli.install.launch import Offers, first_of, names_of
+from mcpd.cli.scripts import normalized, requirement_name
+from mcpd.client.targets.named import CommandTarget, FileTarget
+from mcpd.errors import ConfigurationError
+from mcpd.sources.lookup import FOLDERS, folder_at
+from .manifest import (
     Author,
     Compatibility,
     Icon,
@@ -30,7 +37,7 @@ from mcpd.cli.bundle.manifest import (
     make_question,
     split_variables,
 )
-from mcpd.cli.bundle.project import (
+from .project import (
     Person,
     Project,
     Selection,
@@ -42,13 +49,6 @@ from mcpd.cli.bundle.project import (
     matches_pattern,
     read_project,
 )
-from mcpd.cli.install.files import explained
-from mcpd.cli.install.formats.toml import toml_value
-from mcpd.cli.install.launch import Offers, first_of, names_of
-from mcpd.cli.scripts import normalized, requirement_name
-from mcpd.client.targets.named import CommandTarget, FileTarget
-from mcpd.errors import ConfigurationError
-from mcpd.sources.lookup import FOLDERS, folder_at
 
 # The folder in a bundle with the files of the target. A folder keeps its own name below it, which may be the server's.
 _SOURCES = "src"

@@ -13,10 +13,10 @@ from urllib.parse import urlsplit
 import msgspec
 from msgspec import Meta, Struct, field
 
-from mcpd.cli.bundle.manifest import split_variables
 from mcpd.cli.install.launch import is_hidden
 from mcpd.errors import ConfigurationError
 from mcpd.protocol.printable import printable
+from .manifest import split_variables
 
 SCHEMA = "https://static.modelcontextprotocol.io/schemas/2025-12-11/server.schema.json"
 MAX_DESCRIPTION = 100

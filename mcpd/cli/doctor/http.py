@@ -11,15 +11,6 @@ from urllib.parse import urljoin, urlsplit
 from msgspec import Struct
 from msgspec.structs import replace
 
-from mcpd.cli.doctor.dialogue import (
-    WITH_HANDSHAKE,
-    WITHOUT_HANDSHAKE,
-    NoAnswer,
-    has_handshake,
-)
-from mcpd.cli.doctor.offers import try_client
-from mcpd.cli.doctor.report import Report
-from mcpd.cli.doctor.web import MAX_BYTES, Reply, Web
 from mcpd.client.auth.discovery import Discovery, Lookup, challenge_of, discover, plain_url
 from mcpd.client.auth.steps import Network, run
 from mcpd.client.http.options import has_login
@@ -29,6 +20,15 @@ from mcpd.protocol.printable import printable
 from mcpd.protocol.versions import table
 from mcpd.transports.address import is_loopback_url
 from mcpd.transports.challenge import advice_on, parse
+from .dialogue import (
+    WITH_HANDSHAKE,
+    WITHOUT_HANDSHAKE,
+    NoAnswer,
+    has_handshake,
+)
+from .offers import try_client
+from .report import Report
+from .web import MAX_BYTES, Reply, Web
 
 
 async def judge_refusal(web: Web, reply: Reply, report: Report) -> bool:

@@ -13,13 +13,13 @@ from msgspec import to_builtins
 from msgspec.json import decode, encode
 
 from mcpd.apps.tool_metadata import OFFER
-from mcpd.cli.doctor.dialogue import Answer, NoAnswer, Peer, has_handshake, read_list, server_info
-from mcpd.cli.doctor.report import Report
 from mcpd.client.targets.named import UrlTarget
 from mcpd.errors import McpdError, RemoteError
 from mcpd.protocol.printable import printable
 from mcpd.server.registry.entries import Problem
 from mcpd.server.registry.portability import instructions_problems, list_problems, resource_problems, tool_problems
+from .dialogue import Answer, NoAnswer, Peer, has_handshake, read_list, server_info
+from .report import Report
 
 if TYPE_CHECKING:
     from mcpd.client import Client

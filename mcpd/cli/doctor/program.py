@@ -12,7 +12,11 @@ from difflib import get_close_matches
 from typing import Any
 
 from mcpd.apps.tool_metadata import OFFER
-from mcpd.cli.doctor.dialogue import (
+from mcpd.client.targets.named import CommandTarget
+from mcpd.protocol.printable import printable
+from mcpd.protocol.versions import table
+from mcpd.transports.child import GRACE_SECONDS, Ending
+from .dialogue import (
     PASSED_VARIABLES,
     WITH_HANDSHAKE,
     Answer,
@@ -22,12 +26,8 @@ from mcpd.cli.doctor.dialogue import (
     has_handshake,
     initialize_params,
 )
-from mcpd.cli.doctor.offers import examine_offers, report_extensions, report_identity
-from mcpd.cli.doctor.report import Report
-from mcpd.client.targets.named import CommandTarget
-from mcpd.protocol.printable import printable
-from mcpd.protocol.versions import table
-from mcpd.transports.child import GRACE_SECONDS, Ending
+from .offers import examine_offers, report_extensions, report_identity
+from .report import Report
 
 _SCRIPTS = (".py", ".js", ".mjs", ".cjs", ".ts", ".rb", ".sh", ".jar", ".php")
 _FOLDERS = ("~/.local/bin", "~/bin", "~/.cargo/bin", "~/.bun/bin", "~/.deno/bin", "/usr/local/bin", "/opt/homebrew/bin")

@@ -14,10 +14,10 @@ from ipaddress import ip_address
 from urllib.parse import SplitResult, urlsplit
 from urllib.request import getproxies, proxy_bypass
 
-from mcpd.cli.doctor.offers import try_client
-from mcpd.cli.doctor.report import Report
 from mcpd.client.targets.named import UrlTarget
 from mcpd.protocol.printable import printable
+from .offers import try_client
+from .report import Report
 
 _SOON_DAYS = 14
 _SECONDS = 10.0
@@ -32,7 +32,7 @@ async def try_url(target: UrlTarget, report: Report, timeout: float) -> None:
         return
 
     try:
-        from mcpd.cli.doctor.http import try_http  # needs an extra
+        from .http import try_http  # needs an extra
     except ModuleNotFoundError as error:
         if (error.name or "").startswith("mcpd"):
             raise

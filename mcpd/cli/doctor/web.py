@@ -12,13 +12,13 @@ from msgspec import DecodeError, Struct
 from msgspec.json import decode, encode
 from msgspec.structs import replace
 
-from mcpd.cli.doctor.dialogue import NoAnswer, has_handshake, initialize_params, modern_params
 from mcpd.client.http.options import HttpOptions
 from mcpd.client.http.pool import Body, HttpPool
 from mcpd.client.targets.named import UrlTarget
 from mcpd.errors import ConfigurationError, HttpError, TransportError
 from mcpd.protocol.wire.sse import SseReader
 from mcpd.transports.challenge import said_in
+from .dialogue import NoAnswer, has_handshake, initialize_params, modern_params
 
 MAX_BYTES = 4 * 1024 * 1024
 _BOTH = "application/json, text/event-stream"

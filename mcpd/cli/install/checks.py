@@ -20,27 +20,6 @@ from typing import Any, Literal, TypeAlias
 from msgspec import Struct, field
 
 from mcpd.cli.doctor.report import Report
-from mcpd.cli.install.entry import (
-    COMMAND_MEMBERS,
-    HEADER_MEMBERS,
-    URL_MEMBERS,
-    VARIABLE_MEMBERS,
-    Entry,
-    shaped,
-    texts_in,
-)
-from mcpd.cli.install.files import Content, Journal, read
-from mcpd.cli.install.formats import format_named
-from mcpd.cli.install.hosts import found_hosts
-from mcpd.cli.install.launch import (
-    Offers,
-    Verdict,
-    first_of,
-    names_of,
-    passed_variables,
-    verify_target,
-    withheld_variables,
-)
 from mcpd.client.targets.configurations import (
     Variables,
     host_files,
@@ -53,6 +32,27 @@ from mcpd.client.targets.hosts import HOSTS, Host, project_places
 from mcpd.client.targets.named import CommandTarget, UrlTarget
 from mcpd.errors import ConfigurationError
 from mcpd.protocol.printable import printable
+from .entry import (
+    COMMAND_MEMBERS,
+    HEADER_MEMBERS,
+    URL_MEMBERS,
+    VARIABLE_MEMBERS,
+    Entry,
+    shaped,
+    texts_in,
+)
+from .files import Content, Journal, read
+from .formats import format_named
+from .hosts import found_hosts
+from .launch import (
+    Offers,
+    Verdict,
+    first_of,
+    names_of,
+    passed_variables,
+    verify_target,
+    withheld_variables,
+)
 
 _KEYS = ("mcpServers", "servers", "context_servers", "mcp_servers", "mcp", "extensions")
 _SCRIPTS = (".py", ".js", ".mjs", ".cjs", ".ts", ".rb", ".sh", ".jar", ".php")

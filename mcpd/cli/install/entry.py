@@ -21,7 +21,6 @@ from urllib.parse import quote, urlencode, urlsplit
 from msgspec import Struct, field
 
 from mcpd import __version__
-from mcpd.cli.install.files import Record, entry_fingerprint
 from mcpd.client.targets.configurations import Variables, read_entry
 from mcpd.client.targets.grammar import parse
 from mcpd.client.targets.hosts import HOSTS, Host
@@ -30,6 +29,7 @@ from mcpd.errors import ConfigurationError
 from mcpd.protocol.defaults import DEMO
 from mcpd.protocol.printable import mask_command, mask_text, printable
 from mcpd.sources.lookup import folder_here
+from .files import Record, entry_fingerprint
 
 _SERVE = ("serve", "--stdio")
 _AGAIN = {

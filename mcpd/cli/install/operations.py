@@ -22,8 +22,13 @@ from typing import Any, Literal, TypeAlias
 from msgspec import Struct, to_builtins
 from msgspec.structs import replace
 
-from mcpd.cli.install.checks import is_unreadable, limit_warnings, strictness_findings
-from mcpd.cli.install.entry import (
+from mcpd.client.targets.configurations import Variables
+from mcpd.client.targets.hosts import HOSTS, Host
+from mcpd.errors import ConfigurationError
+from mcpd.protocol.printable import mask_text, printable
+from mcpd.transports.child import run_program
+from .checks import is_unreadable, limit_warnings, strictness_findings
+from .entry import (
     HEADER_MEMBERS,
     LAUNCH_MEMBERS,
     VARIABLE_MEMBERS,
@@ -38,15 +43,10 @@ from mcpd.cli.install.entry import (
     shaped,
     texts_in,
 )
-from mcpd.cli.install.files import Content, Journal, Record, back_up, check, entry_fingerprint, fingerprint, read, write
-from mcpd.cli.install.formats import drop, format_named, put
-from mcpd.cli.install.hosts import file_of, found_hosts, has_folder, is_here, refuse_running, running
-from mcpd.cli.install.launch import Verdict, is_hidden, verify_target
-from mcpd.client.targets.configurations import Variables
-from mcpd.client.targets.hosts import HOSTS, Host
-from mcpd.errors import ConfigurationError
-from mcpd.protocol.printable import mask_text, printable
-from mcpd.transports.child import run_program
+from .files import Content, Journal, Record, back_up, check, entry_fingerprint, fingerprint, read, write
+from .formats import drop, format_named, put
+from .hosts import file_of, found_hosts, has_folder, is_here, refuse_running, running
+from .launch import Verdict, is_hidden, verify_target
 
 Change: TypeAlias = Literal["added", "updated", "replaced", "removed", "none"]
 

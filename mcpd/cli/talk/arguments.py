@@ -16,10 +16,10 @@ from typing import Any, NamedTuple
 from msgspec import Raw
 from msgspec.json import decode, encode
 
-from mcpd.cli.talk.words import WrongUse, nearest, no_such
 from mcpd.protocol.jsonrpc import MALFORMED
 from mcpd.protocol.printable import printable
 from mcpd.protocol.schemas import is_local, target_of
+from .words import WrongUse, nearest, no_such
 
 _MOST_CHOICES = 5
 _DEEPEST = 8

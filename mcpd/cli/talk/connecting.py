@@ -17,8 +17,6 @@ from typing import TYPE_CHECKING, Any
 from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
-from mcpd.cli.talk.terminal import Terminal
-from mcpd.cli.talk.words import WrongUse, with_help
 from mcpd.client.targets.named import DEMO_NAME, CommandTarget, FileTarget, UrlTarget, command_of
 from mcpd.errors import (
     AuthorizationRequired,
@@ -31,6 +29,8 @@ from mcpd.errors import (
 )
 from mcpd.protocol.jsonrpc import encode
 from mcpd.protocol.printable import mask_command, mask_text, printable
+from .terminal import Terminal
+from .words import WrongUse, with_help
 
 if TYPE_CHECKING:
     from mcpd.client import Callbacks, Client

@@ -15,9 +15,6 @@ from urllib.parse import urlsplit
 from msgspec import UNSET, convert
 from msgspec.json import encode
 
-from mcpd.cli.talk.arguments import Choice, Schema, limits_text, plain, read_schema, read_text, type_text
-from mcpd.cli.talk.terminal import Terminal
-from mcpd.cli.talk.words import WrongUse
 from mcpd.client import Callbacks
 from mcpd.errors import ProtocolError
 from mcpd.protocol.jsonrpc import MALFORMED
@@ -30,6 +27,9 @@ from mcpd.protocol.types.interaction import (
     ElicitResult,
     ElicitUrlParams,
 )
+from .arguments import Choice, Schema, limits_text, plain, read_schema, read_text, type_text
+from .terminal import Terminal
+from .words import WrongUse
 
 if TYPE_CHECKING:
     from mcpd.protocol.types.base import LogMessageParams

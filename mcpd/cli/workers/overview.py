@@ -11,7 +11,6 @@ from logging import getLogger
 from typing import Literal
 
 from mcpd import __version__
-from mcpd.cli.workers.process import Worker, WorkerReport
 from mcpd.errors import ConfigurationError
 from mcpd.server.observe.http_thread import HttpThread, ObserverResponse
 from mcpd.server.observe.metrics import Family, Sample, Total, process_families
@@ -19,6 +18,7 @@ from mcpd.server.observe.report import MOST_CALLS, STUCK_SECONDS, LastErrors, St
 from mcpd.server.observe.watching import Site
 from mcpd.server.settings import Options
 from mcpd.transports.address import parse
+from .process import Worker, WorkerReport
 
 _POLL_SECONDS = 1.0
 _PARENT = "parent"

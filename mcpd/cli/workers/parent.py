@@ -13,8 +13,6 @@ from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
-from mcpd.cli.workers.overview import Overview
-from mcpd.cli.workers.process import Handover, Worker
 from mcpd.errors import ConfigurationError
 from mcpd.protocol.budget import BUDGET
 from mcpd.protocol.printable import printable
@@ -22,6 +20,8 @@ from mcpd.server.backplane.shared_memory import SharedMemory
 from mcpd.server.settings import Options
 from mcpd.transports.address import bind_beside, bind_shared, bind_unix, close, parse
 from mcpd.transports.systemd import notify
+from .overview import Overview
+from .process import Handover, Worker
 
 _SPREADS = sys.platform == "linux"
 

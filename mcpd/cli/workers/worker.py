@@ -19,15 +19,6 @@ from typing import Literal
 
 from msgspec.json import encode
 
-from mcpd.cli.workers.process import (
-    VARIABLE,
-    Handover,
-    WorkerReport,
-    decode_handover,
-    decode_report,
-    encode_body,
-    read_frame,
-)
 from mcpd.errors import ConfigurationError
 from mcpd.protocol.channel import Ending
 from mcpd.protocol.state_keys import hand_over_keys
@@ -38,6 +29,15 @@ from mcpd.server.observe.watching import Watching, exposed
 from mcpd.server.settings import Options, Settings
 from mcpd.transports.address import Address
 from mcpd.transports.routes import Route, RouteRequest, RouteResponse
+from .process import (
+    VARIABLE,
+    Handover,
+    WorkerReport,
+    decode_handover,
+    decode_report,
+    encode_body,
+    read_frame,
+)
 
 _PATIENCE = 0.5
 

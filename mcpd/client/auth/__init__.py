@@ -17,7 +17,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from mcpd.client.auth.settings import ClientCredentials, EnterpriseManaged, OAuth, PrivateKeyJwt, WorkloadIdentity
+    from .settings import ClientCredentials, EnterpriseManaged, OAuth, PrivateKeyJwt, WorkloadIdentity
 
 __all__ = ["ClientCredentials", "EnterpriseManaged", "OAuth", "PrivateKeyJwt", "WorkloadIdentity"]
 

@@ -22,19 +22,19 @@ from weakref import WeakValueDictionary
 from msgspec.structs import replace
 
 from mcpd.auth.fetch import Reach
-from mcpd.client.auth.discovery import challenge_of, covers, plain_url, shown
-from mcpd.client.auth.flow import login, refresh
-from mcpd.client.auth.grants import SuppliedTokens, identity_of, obtain
-from mcpd.client.auth.settings import MachineGrant, OAuth, PreparedAuthorization, SuppliedToken
-from mcpd.client.auth.steps import Network, UserInteraction, run
-from mcpd.client.auth.store import FileStore, KeyringSecrets, Login, LoginRecords, MemoryStore, SecretHeaders, Store
-from mcpd.client.auth.tokens import Prover, Refusal
 from mcpd.client.http.options import Auth, HttpOptions
 from mcpd.client.http.pool import tls_context
 from mcpd.client.targets.named import UrlTarget
 from mcpd.errors import AuthorizationFailed, AuthorizationRequired, ConfigurationError, McpdError
 from mcpd.protocol.printable import printable
 from mcpd.transports.challenge import Challenge, parse
+from .discovery import challenge_of, covers, plain_url, shown
+from .flow import login, refresh
+from .grants import SuppliedTokens, identity_of, obtain
+from .settings import MachineGrant, OAuth, PreparedAuthorization, SuppliedToken
+from .steps import Network, UserInteraction, run
+from .store import FileStore, KeyringSecrets, Login, LoginRecords, MemoryStore, SecretHeaders, Store
+from .tokens import Prover, Refusal
 
 if TYPE_CHECKING:
     from mcpd.transports.challenge import Authorization

@@ -17,12 +17,12 @@ from msgspec import Struct
 
 from mcpd.auth.fetch import FetchError, Response
 from mcpd.auth.metadata import WELL_KNOWN, metadata_urls, split_url
-from mcpd.client.auth.steps import HttpStep, Steps, send
 from mcpd.errors import AuthorizationFailed
 from mcpd.protocol.printable import printable
 from mcpd.protocol.versions import table
 from mcpd.transports.address import is_loopback_url
 from mcpd.transports.challenge import Challenge
+from .steps import HttpStep, Steps, send
 
 _MOST_SCOPES = 200
 

@@ -23,11 +23,15 @@ from msgspec.json import encode
 from msgspec.structs import replace
 
 from mcpd.auth.signatures import b64
-from mcpd.client.auth.discovery import Discovery, ServerMetadata, check_endpoint, discover
-from mcpd.client.auth.settings import OAuth
-from mcpd.client.auth.steps import HttpStep, ListenForRedirect, OpenBrowser, ShowCode, Steps, send, send_form
-from mcpd.client.auth.store import Login, LoginRecords, Registration
-from mcpd.client.auth.tokens import (
+from mcpd.errors import AuthorizationFailed
+from mcpd.protocol.printable import printable
+from mcpd.transports.address import is_loopback_url
+from mcpd.transports.challenge import Challenge
+from .discovery import Discovery, ServerMetadata, check_endpoint, discover
+from .settings import OAuth
+from .steps import HttpStep, ListenForRedirect, OpenBrowser, ShowCode, Steps, send, send_form
+from .store import Login, LoginRecords, Registration
+from .tokens import (
     ClientId,
     Prover,
     Refusal,
@@ -40,10 +44,6 @@ from mcpd.client.auth.tokens import (
     request_tokens,
     seconds,
 )
-from mcpd.errors import AuthorizationFailed
-from mcpd.protocol.printable import printable
-from mcpd.transports.address import is_loopback_url
-from mcpd.transports.challenge import Challenge
 
 
 class AuthorizationRequest(Struct, frozen=True, kw_only=True):

@@ -10,9 +10,14 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from mcpd.client.auth.discovery import Discovery, check_endpoint, covers, discover, plain_url, shown
-from mcpd.client.auth.flow import login_record, select_scopes
-from mcpd.client.auth.settings import (
+from mcpd.client.callbacks import settled
+from mcpd.client.http.options import TokenSource
+from mcpd.errors import AuthorizationFailed, ConfigurationError
+from mcpd.protocol.printable import printable
+from mcpd.transports.challenge import Challenge
+from .discovery import Discovery, check_endpoint, covers, discover, plain_url, shown
+from .flow import login_record, select_scopes
+from .settings import (
     ClientCredentials,
     EnterpriseManaged,
     MachineGrant,
@@ -21,14 +26,9 @@ from mcpd.client.auth.settings import (
     SuppliedToken,
     WorkloadIdentity,
 )
-from mcpd.client.auth.steps import Steps, send_form
-from mcpd.client.auth.store import Login, SecretHeaders
-from mcpd.client.auth.tokens import ClientId, Prover, Tokens, assertion, prover_for, refusal_of, request_tokens
-from mcpd.client.callbacks import settled
-from mcpd.client.http.options import TokenSource
-from mcpd.errors import AuthorizationFailed, ConfigurationError
-from mcpd.protocol.printable import printable
-from mcpd.transports.challenge import Challenge
+from .steps import Steps, send_form
+from .store import Login, SecretHeaders
+from .tokens import ClientId, Prover, Tokens, assertion, prover_for, refusal_of, request_tokens
 
 _JWT_BEARER = "urn:ietf:params:oauth:grant-type:jwt-bearer"
 _ASSERTION_TYPE = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"

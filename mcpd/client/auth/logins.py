@@ -5,16 +5,16 @@ from __future__ import annotations
 from msgspec import Struct
 from msgspec.structs import replace
 
-from mcpd.client.auth.authorizer import authorizer, store_of
-from mcpd.client.auth.discovery import plain_url
-from mcpd.client.auth.settings import OAuth, PreparedAuthorization
-from mcpd.client.auth.steps import Network, UserInteraction, run
-from mcpd.client.auth.store import Login, LoginRecords, Store
-from mcpd.client.auth.tokens import ClientId, revoke
 from mcpd.client.client import Client
 from mcpd.client.http.options import HttpOptions
 from mcpd.client.targets.named import UrlTarget
 from mcpd.errors import AuthorizationFailed, ConfigurationError
+from .authorizer import authorizer, store_of
+from .discovery import plain_url
+from .settings import OAuth, PreparedAuthorization
+from .steps import Network, UserInteraction, run
+from .store import Login, LoginRecords, Store
+from .tokens import ClientId, revoke
 
 
 class LogoutResult(Struct, frozen=True):

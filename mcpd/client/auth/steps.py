@@ -21,10 +21,10 @@ from urllib.parse import parse_qs, urlencode, urlsplit
 from msgspec import Struct
 
 from mcpd.auth.fetch import FetchError, Reach, Response, fetch, reach_from
-from mcpd.client.auth.settings import OAuth
 from mcpd.client.callbacks import run_in_thread, settled
 from mcpd.errors import AuthorizationFailed, ConfigurationError
 from mcpd.transports.address import is_loopback_url
+from .settings import OAuth
 
 T = TypeVar("T")
 

@@ -20,11 +20,11 @@ from msgspec import DecodeError, Struct, convert
 from msgspec.json import Decoder, encode, format
 from msgspec.structs import asdict, replace
 
-from mcpd.client.auth.tokens import ClientId
 from mcpd.client.http.options import login_file
 from mcpd.errors import ConfigurationError
 from mcpd.protocol.printable import printable
 from mcpd.transports.files import locked, replacing, try_lock
+from .tokens import ClientId
 
 VERSION = 1
 """Version of the file format."""

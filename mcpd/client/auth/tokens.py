@@ -17,11 +17,11 @@ from msgspec import Struct
 
 from mcpd.auth.fetch import Response, basic_credentials
 from mcpd.auth.signatures import KEY_TYPES, b64
-from mcpd.client.auth.discovery import Discovery, ServerMetadata, shown
-from mcpd.client.auth.steps import Steps, send_form
 from mcpd.errors import AuthorizationFailed, ConfigurationError
 from mcpd.protocol.printable import printable
 from mcpd.transports.challenge import Challenge
+from .discovery import Discovery, ServerMetadata, shown
+from .steps import Steps, send_form
 
 _PREFERRED = ("client_secret_basic", "client_secret_post")
 _LONGEST = 16 * 1024

@@ -20,20 +20,6 @@ from typing import Any
 from msgspec.structs import replace
 from yarl import URL
 
-from mcpd.client.http.exchange import (
-    EVENTS,
-    JSON,
-    Inbound,
-    OutgoingMessage,
-    RefusedByServer,
-    Requester,
-    listen,
-    post_message,
-    post_request,
-    refusal,
-)
-from mcpd.client.http.options import HttpOptions
-from mcpd.client.http.pool import Body, HttpPool, Reply, read_some
 from mcpd.errors import (
     ConnectionLost,
     HeaderMismatch,
@@ -52,6 +38,20 @@ from mcpd.protocol.printable import printable
 from mcpd.protocol.wire.sse import SseEvent, SseReader
 from mcpd.transports.challenge import Authorization
 from mcpd.transports.stdio import MAX_FRAME_BYTES
+from .exchange import (
+    EVENTS,
+    JSON,
+    Inbound,
+    OutgoingMessage,
+    RefusedByServer,
+    Requester,
+    listen,
+    post_message,
+    post_request,
+    refusal,
+)
+from .options import HttpOptions
+from .pool import Body, HttpPool, Reply, read_some
 
 _ENDPOINT_SECONDS = 10.0
 _LONGEST_ENDPOINT = 8192

@@ -21,8 +21,6 @@ from http.cookies import CookieError, SimpleCookie
 from msgspec import Struct
 from yarl import URL
 
-from mcpd.client.http.options import Authenticate, Challenge, checked
-from mcpd.client.http.pool import Body, HttpPool, Reply, read_some, read_whole
 from mcpd.errors import (
     AuthorizationFailed,
     AuthorizationRequired,
@@ -42,6 +40,8 @@ from mcpd.protocol.methods import REPEATABLE
 from mcpd.protocol.printable import printable
 from mcpd.protocol.wire.sse import SseEvent, SseReader
 from mcpd.transports.challenge import Authorization, advice_on, has_judged, said_in
+from .options import Authenticate, Challenge, checked
+from .pool import Body, HttpPool, Reply, read_some, read_whole
 
 MOST_COOKIES = 32
 """Number of cookies of a server, of up to 4,096 characters each, that a client keeps."""

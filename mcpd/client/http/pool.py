@@ -25,9 +25,9 @@ from yarl import URL
 
 from mcpd import __version__
 from mcpd.auth.fetch import proxy_for
-from mcpd.client.http.options import HttpOptions, checked
 from mcpd.errors import CannotConnect, ConfigurationError, ConnectionLost, HttpError, TransportError
 from mcpd.protocol.printable import printable
+from .options import HttpOptions, checked
 
 Reply: TypeAlias = aiohttp.ClientResponse
 """A response whose head has arrived. Close it, or read it to its end."""

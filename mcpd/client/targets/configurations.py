@@ -22,10 +22,10 @@ from importlib import import_module
 from typing import Any
 from urllib.parse import unquote, urlsplit, urlunsplit
 
-from mcpd.client.targets.hosts import HOSTS, Host, places, system
-from mcpd.client.targets.named import CommandTarget, UrlTarget
 from mcpd.errors import ConfigurationError
 from mcpd.protocol.printable import printable
+from .hosts import HOSTS, Host, places, system
+from .named import CommandTarget, UrlTarget
 
 SCHEMES = ("http", "https", "ws", "wss")
 _SOCKETS = {"unix": "http", "http+unix": "http", "ws+unix": "ws"}

@@ -22,7 +22,9 @@ from importlib.machinery import PathFinder
 from importlib.metadata import EntryPoint, entry_points
 from pkgutil import iter_modules
 
-from mcpd.client.targets.configurations import (
+from mcpd.errors import ConfigurationError
+from mcpd.protocol.defaults import DEMO
+from .configurations import (
     host_files,
     is_url,
     listed,
@@ -32,10 +34,8 @@ from mcpd.client.targets.configurations import (
     servers_of_host,
     split_file,
 )
-from mcpd.client.targets.hosts import HOSTS
-from mcpd.client.targets.named import CommandTarget, FileTarget, NamedTarget, command_of
-from mcpd.errors import ConfigurationError
-from mcpd.protocol.defaults import DEMO
+from .hosts import HOSTS
+from .named import CommandTarget, FileTarget, NamedTarget, command_of
 
 
 class UnknownTarget(ConfigurationError):

@@ -24,8 +24,16 @@ from pydantic.json_schema import GenerateJsonSchema
 
 from mcpd.compat.contents import AtAddress, HoldsBytes, HoldsFile, HoldsFolder, HoldsText, MimeType
 from mcpd.compat.errors import FastMCPError, McpError, PromptError, ResourceError, ToolError, ValidationError
-from mcpd.compat.fastmcp.base import Component, check_items, given, mark, public_meta, with_mark
-from mcpd.compat.fastmcp.functions import (
+from mcpd.compat.install import refuse
+from mcpd.compat.lowlevel.server import resource_contents
+from mcpd.compat.sdk.components import PromptArgument
+from mcpd.compat.sdk.functions import dereferenced
+from mcpd.compat.types import features
+from mcpd.compat.types.base import Annotations, ContentBlock, Resource as ListedResource, TextContent, Uri
+from mcpd.protocol.printable import printable
+from mcpd.transports.routes import values_across
+from .base import Component, check_items, given, mark, public_meta, with_mark
+from .functions import (
     Function,
     ToolResult,
     described,
@@ -35,14 +43,6 @@ from mcpd.compat.fastmcp.functions import (
     result_schema,
     tool_result,
 )
-from mcpd.compat.install import refuse
-from mcpd.compat.lowlevel.server import resource_contents
-from mcpd.compat.sdk.components import PromptArgument
-from mcpd.compat.sdk.functions import dereferenced
-from mcpd.compat.types import features
-from mcpd.compat.types.base import Annotations, ContentBlock, Resource as ListedResource, TextContent, Uri
-from mcpd.protocol.printable import printable
-from mcpd.transports.routes import values_across
 
 log = logging.getLogger("mcpd")
 

@@ -18,11 +18,11 @@ from uuid import uuid4
 from weakref import WeakKeyDictionary
 
 from mcpd.compat.auth import AccessToken, caller_token
-from mcpd.compat.fastmcp.base import Visibility
 from mcpd.compat.install import refuse
 from mcpd.compat.lowlevel.session import RequestContext, SharedContext, current_exchange, request_ctx
 from mcpd.compat.types.base import TextContent
 from mcpd.transports.authentication import RequestHeaders
+from .base import Visibility
 
 if TYPE_CHECKING:
     from mcpd.compat.types import client_requests, features

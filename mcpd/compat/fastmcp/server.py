@@ -21,7 +21,17 @@ from mcpd.compat.errors import (
     ToolError,
     ValidationError,
 )
-from mcpd.compat.fastmcp.base import (
+from mcpd.compat.install import refuse, warn_of_unused
+from mcpd.compat.lowlevel.server import LifespanResultT, Server, failed_result
+from mcpd.compat.lowlevel.session import run_through
+from mcpd.compat.lowlevel.wire import schema_problem
+from mcpd.compat.sdk.functions import call
+from mcpd.compat.serving import HighLevelServer
+from mcpd.compat.types import features
+from mcpd.compat.types.base import INTERNAL_ERROR, INVALID_PARAMS, BaseRequest, Icon
+from mcpd.errors import collects
+from mcpd.protocol.printable import printable
+from .base import (
     Lifespan,
     Mount,
     OnDuplicate,
@@ -35,20 +45,10 @@ from mcpd.compat.fastmcp.base import (
     options_of,
     version_text,
 )
-from mcpd.compat.fastmcp.components import Prompt, PromptResult, Resource, ResourceResult, ResourceTemplate, Tool
-from mcpd.compat.fastmcp.context import Context, session_visibility
-from mcpd.compat.fastmcp.functions import ToolResult
-from mcpd.compat.fastmcp.middleware import MiddlewareContext, Next
-from mcpd.compat.install import refuse, warn_of_unused
-from mcpd.compat.lowlevel.server import LifespanResultT, Server, failed_result
-from mcpd.compat.lowlevel.session import run_through
-from mcpd.compat.lowlevel.wire import schema_problem
-from mcpd.compat.sdk.functions import call
-from mcpd.compat.serving import HighLevelServer
-from mcpd.compat.types import features
-from mcpd.compat.types.base import INTERNAL_ERROR, INVALID_PARAMS, BaseRequest, Icon
-from mcpd.errors import collects
-from mcpd.protocol.printable import printable
+from .components import Prompt, PromptResult, Resource, ResourceResult, ResourceTemplate, Tool
+from .context import Context, session_visibility
+from .functions import ToolResult
+from .middleware import MiddlewareContext, Next
 
 if TYPE_CHECKING:
     from mcpd.server.app import Server as McpdServer

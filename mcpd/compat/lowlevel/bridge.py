@@ -14,15 +14,6 @@ from msgspec.json import decode
 from pydantic import BaseModel, ValidationError
 
 from mcpd.compat.errors import McpError, WireError
-from mcpd.compat.lowlevel.session import (
-    RequestContext,
-    ServerSession,
-    current_exchange,
-    lifespan,
-    request_ctx,
-    request_of,
-)
-from mcpd.compat.lowlevel.wire import REQUESTS, RESULTS, as_json, result_of, struct_of
 from mcpd.compat.types import features
 from mcpd.compat.types.base import (
     URL_ELICITATION_REQUIRED,
@@ -50,6 +41,15 @@ from mcpd.server.context.exchange import Exchange, Handler
 from mcpd.server.context.peer import InputRequired, is_failure
 from mcpd.server.registry.entries import ActiveExtensions, Entries, PromptEntry, ResourceEntry, TemplateEntry, ToolEntry
 from mcpd.server.registry.tools import failed
+from .session import (
+    RequestContext,
+    ServerSession,
+    current_exchange,
+    lifespan,
+    request_ctx,
+    request_of,
+)
+from .wire import REQUESTS, RESULTS, as_json, result_of, struct_of
 
 log = logging.getLogger("mcpd")
 

@@ -16,16 +16,6 @@ from anyio import CancelScope
 from mcpd import __version__
 from mcpd.compat.errors import UrlElicitationRequiredError
 from mcpd.compat.install import current_program, is_taken_over, refuse
-from mcpd.compat.lowlevel.session import (
-    Handler,
-    RequestContext,
-    RequestT,
-    add_handler,
-    add_handlers,
-    lifespan,
-    request_ctx,
-)
-from mcpd.compat.lowlevel.wire import schema_problem
 from mcpd.compat.types import features
 from mcpd.compat.types.base import (
     BaseRequest,
@@ -36,11 +26,21 @@ from mcpd.compat.types.base import (
     TextContent,
     TextResourceContents as TextContents,
 )
+from .session import (
+    Handler,
+    RequestContext,
+    RequestT,
+    add_handler,
+    add_handlers,
+    lifespan,
+    request_ctx,
+)
+from .wire import schema_problem
 
 if TYPE_CHECKING:
-    from mcpd.compat.lowlevel.session import ServerSession
     from mcpd.server.app import Server as McpdServer
     from mcpd.transports.authentication import Authenticator
+    from .session import ServerSession
 
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -374,7 +374,7 @@ class Server(Generic[LifespanResultT, RequestT]):
 
     def __mcpd_server__(self) -> McpdServer:
         if self._served is None:
-            from mcpd.compat.lowlevel.bridge import mcpd_server
+            from .bridge import mcpd_server
 
             self._served = mcpd_server(self)
         return self._served

@@ -22,7 +22,6 @@ from msgspec.json import decode
 
 from mcpd.compat.errors import McpError
 from mcpd.compat.install import refuse
-from mcpd.compat.lowlevel.wire import REFUSALS, REQUESTS, as_json, question_of, struct_of
 from mcpd.compat.types import features
 from mcpd.compat.types.base import BaseNotification, BaseRequest, Model, RequestId, RequestParams, Result
 from mcpd.errors import LocalProtocolError, McpdError, MissingCapability, RemoteError, ToolError
@@ -35,6 +34,7 @@ from mcpd.server.context.context import Context
 from mcpd.server.context.exchange import Exchange
 from mcpd.server.context.peer import InputRequired
 from mcpd.transports.authentication import RequestHeaders
+from .wire import REFUSALS, REQUESTS, as_json, question_of, struct_of
 
 if TYPE_CHECKING:
     from mcpd.compat.types import client_requests

@@ -17,12 +17,12 @@ from pydantic import AnyUrl, BaseModel, ConfigDict, Field, TypeAdapter, Validati
 from mcpd.compat.contents import AtAddress, HoldsBytes, HoldsFile, HoldsFolder, HoldsText, as_block
 from mcpd.compat.errors import ResourceNotFoundError, ToolError, UrlElicitationRequiredError
 from mcpd.compat.install import serves_in_threads
-from mcpd.compat.sdk.functions import FuncMetadata, call, context_parameter, function_name
 from mcpd.compat.types import features
 from mcpd.compat.types.base import Annotations, ContentBlock, Icon, Role, TextContent, Uri
 from mcpd.protocol.printable import printable
 from mcpd.server.functions.annotations import is_coroutine_function
 from mcpd.transports.routes import values_between
+from .functions import FuncMetadata, call, context_parameter, function_name
 
 log = logging.getLogger("mcpd")
 

@@ -31,14 +31,14 @@ from mcpd.compat.errors import (
 from mcpd.compat.install import refuse, warn_of_unused
 from mcpd.compat.lowlevel.server import LifespanResultT, ReadResourceContents, Server, failed_result, resource_contents
 from mcpd.compat.lowlevel.session import SharedContext, current_exchange, current_inputs, is_input_required, running
-from mcpd.compat.sdk import components
-from mcpd.compat.sdk.functions import FuncMetadata, OutputPlan, call, context_parameter, includes, type_hints
-from mcpd.compat.sdk.server import Context as Context1, FastMCP, _check_called
 from mcpd.compat.types import features
 from mcpd.compat.types.base import INTERNAL_ERROR, INVALID_PARAMS, ContentBlock, Icon
 from mcpd.errors import collects
 from mcpd.protocol.printable import printable
 from mcpd.server.registry.uri_template import UriTemplate
+from . import components
+from .functions import FuncMetadata, OutputPlan, call, context_parameter, includes, type_hints
+from .server import Context as Context1, FastMCP, _check_called
 
 log = logging.getLogger("mcpd")
 

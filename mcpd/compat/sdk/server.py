@@ -21,7 +21,11 @@ from mcpd.compat.lowlevel.session import (
     lifespan,
     request_ctx,
 )
-from mcpd.compat.sdk.components import (
+from mcpd.compat.serving import HighLevelServer, SdkSettings
+from mcpd.compat.types import features
+from mcpd.compat.types.base import Icon, Resource as ListedResource
+from mcpd.errors import collects
+from .components import (
     FunctionResource,
     Prompt,
     PromptManager,
@@ -30,11 +34,7 @@ from mcpd.compat.sdk.components import (
     Tool,
     ToolManager,
 )
-from mcpd.compat.sdk.functions import context_parameter
-from mcpd.compat.serving import HighLevelServer, SdkSettings
-from mcpd.compat.types import features
-from mcpd.compat.types.base import Icon, Resource as ListedResource
-from mcpd.errors import collects
+from .functions import context_parameter
 
 if TYPE_CHECKING:
     from mcpd.server.app import Server as McpdServer

@@ -4,8 +4,8 @@ from typing import Any, Literal, TypeAlias
 
 from pydantic import FileUrl, TypeAdapter
 
-from mcpd.compat.types import features
-from mcpd.compat.types.base import (
+from . import features
+from .base import (
     AudioContent,
     BareRequest,
     BaseNotification,

@@ -4,7 +4,7 @@ from typing import Any, Literal, TypeAlias
 
 from pydantic import ConfigDict, RootModel
 
-from mcpd.compat.types.base import (
+from .base import (
     BareNotification,
     BareRequest,
     BaseNotification,

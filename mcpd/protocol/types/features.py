@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 
 from msgspec import UNSET, Raw, UnsetType, field
 
-from mcpd.protocol.types.base import NO_JSON, NO_META, CacheableResult, Icon, Meta, Params, Result, Wire
+from .base import NO_JSON, NO_META, CacheableResult, Icon, Meta, Params, Result, Wire
 
 
 class Annotations(Wire, kw_only=True):

@@ -9,8 +9,8 @@ from typing import Any, ClassVar, Literal, TypeAlias
 
 from msgspec import UNSET, UnsetType, field
 
-from mcpd.protocol.types.base import NO_META, Meta, Params, Result, Wire
-from mcpd.protocol.types.features import AudioContent, ContentBlock, ImageContent, TextContent, Tool
+from .base import NO_META, Meta, Params, Result, Wire
+from .features import AudioContent, ContentBlock, ImageContent, TextContent, Tool
 
 
 class ToolUseContent(Wire, tag_field="type", tag="tool_use", kw_only=True):

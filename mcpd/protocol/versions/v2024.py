@@ -37,7 +37,7 @@ from mcpd.protocol.types.features import (
     TextContent,
     TextResourceContents,
 )
-from mcpd.protocol.versions.table import Revision
+from .table import Revision
 
 # -- 2024-10-07 --------------------------------------------------------------------------------
 

@@ -39,7 +39,7 @@ from mcpd.protocol.types.features import (
     TextResourceContents,
     Tool,
 )
-from mcpd.protocol.versions.table import Revision
+from .table import Revision
 
 if TYPE_CHECKING:
     from mcpd.protocol.types.interaction import ElicitFormParams, SamplingMessage

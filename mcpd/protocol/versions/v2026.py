@@ -26,7 +26,7 @@ from mcpd.protocol.types.features import (
     ReadResourceResult,
     Tool,
 )
-from mcpd.protocol.versions.table import Revision
+from .table import Revision
 
 _HINT = ("ttl_ms", "cache_scope")
 

@@ -12,7 +12,7 @@ from time import monotonic
 from msgspec import Struct
 
 from mcpd.protocol.printable import printable
-from mcpd.server.backplane.base import BackplaneAway, Item, Receive
+from .base import BackplaneAway, Item, Receive
 
 log = logging.getLogger("mcpd")
 

@@ -28,9 +28,9 @@ from msgspec.msgpack import Decoder, Encoder
 from mcpd.errors import ConfigurationError
 from mcpd.protocol.printable import printable
 from mcpd.protocol.state_keys import StateKeys
-from mcpd.server.backplane.base import Backplane, BackplaneAway, Kind, Subscriber
-from mcpd.server.backplane.memory import MemoryBackplane
 from mcpd.server.dispatcher.observing import HookedObserver
+from .base import Backplane, BackplaneAway, Kind, Subscriber
+from .memory import MemoryBackplane
 
 if TYPE_CHECKING:
     from mcpd.server.http_backend import Backend
@@ -353,7 +353,7 @@ def open_backplane(url: str, server_name: str) -> Backplane:
     if url.startswith(SHARED) and url[len(SHARED) :].isdecimal():
         import socket
 
-        from mcpd.server.backplane.shared_memory import SharedBackplane
+        from .shared_memory import SharedBackplane
 
         return SharedBackplane(socket.socket(fileno=int(url[len(SHARED) :])))
 
@@ -365,7 +365,7 @@ def open_backplane(url: str, server_name: str) -> Backplane:
     if scheme == "memory":
         return MemoryBackplane()
     if scheme == "sqlite":
-        from mcpd.server.backplane.sqlite import SqliteBackplane
+        from .sqlite import SqliteBackplane
 
         path = unquote(url[len("sqlite://") :])
         if not path.startswith("/"):
@@ -373,7 +373,7 @@ def open_backplane(url: str, server_name: str) -> Backplane:
         return SqliteBackplane(path)
 
     try:
-        from mcpd.server.backplane.redis import RedisBackplane
+        from .redis import RedisBackplane
     except ImportError:
         raise ConfigurationError(f"backplane {scheme}://: pip install 'mcpd-server[redis]'") from None
 

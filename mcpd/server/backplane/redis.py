@@ -26,8 +26,8 @@ from redis.exceptions import RedisError, ResponseError
 
 from mcpd.errors import ConfigurationError
 from mcpd.protocol.printable import printable
-from mcpd.server.backplane.base import BackplaneAway, Item, Receive
-from mcpd.server.backplane.memory import LocalBus, Remote
+from .base import BackplaneAway, Item, Receive
+from .memory import LocalBus, Remote
 
 log = logging.getLogger("mcpd")
 

@@ -18,8 +18,8 @@ from typing import Annotated, Any, TypeAlias, cast
 from msgspec import Meta, MsgspecError, convert
 from msgspec.msgpack import Decoder, Encoder
 
-from mcpd.server.backplane.base import BackplaneAway, Item, Receive
-from mcpd.server.backplane.memory import LocalBus, MemoryBackplane, Remote
+from .base import BackplaneAway, Item, Receive
+from .memory import LocalBus, MemoryBackplane, Remote
 
 MOST_FRAME_BYTES = 80 * 1024 * 1024
 """More than the largest message that any transport accepts."""

@@ -14,8 +14,8 @@ from time import time
 from typing import TypeVar
 
 from mcpd.errors import ConfigurationError
-from mcpd.server.backplane.base import BackplaneAway, Item
-from mcpd.server.backplane.memory import OwnBus
+from .base import BackplaneAway, Item
+from .memory import OwnBus
 
 _T = TypeVar("_T")
 _WAIT = 2.0

@@ -30,8 +30,8 @@ from mcpd.protocol.methods import subject_of
 from mcpd.protocol.session import Call
 from mcpd.protocol.types.base import NO_JSON, SamplingCapability
 from mcpd.protocol.types.interaction import CreateMessageParams, InputRequest, InputRequiredResult
-from mcpd.server.context.peer import InputRequired, Peer
-from mcpd.server.context.questions import Question, is_offered
+from .peer import InputRequired, Peer
+from .questions import Question, is_offered
 
 
 def asking_for(call: Call, peer: Peer) -> Asking:

@@ -26,12 +26,12 @@ from mcpd.protocol.types.base import (
     LogMessageParams,
     ProgressParams,
 )
-from mcpd.server.context.exchange import Exchange, missing_scopes
+from .exchange import Exchange, missing_scopes
 
 if TYPE_CHECKING:
     from mcpd.protocol.types.interaction import CreateMessageResult, Root, SamplingMessage
     from mcpd.protocol.wire.trace_context import TraceContext
-    from mcpd.server.context.questions import Answer, Question, SamplingOptions
+    from .questions import Answer, Question, SamplingOptions
 
 
 T = TypeVar("T")
@@ -98,7 +98,7 @@ class RequestInfo:
     if not TYPE_CHECKING:
         # Hidden from type checkers, to which an unknown name must be an error, not Any.
         def __getattr__(self, name):
-            from mcpd.server.context.questions import unknown
+            from .questions import unknown
 
             raise unknown(type(self).__name__, name)
 
@@ -376,7 +376,7 @@ class Context(RequestInfo):
         2026-07-28; by default questions are numbered. `timeout` is in seconds. Raises MissingCapability or ToolError if
         the client cannot be asked, RequestTimeout if it does not answer. Spec: 2026-07-28 client/elicitation.
         """
-        from mcpd.server.context import questions
+        from . import questions
 
         return self._ask(questions.elicit_form(message, form), key, timeout)
 
@@ -393,7 +393,7 @@ class Context(RequestInfo):
 
         The URL must not contain credentials or private data (S26-166, S26-167).
         """
-        from mcpd.server.context import questions
+        from . import questions
 
         return self._ask(questions.elicit_url(message, url, elicitation_id), key, timeout)
 
@@ -411,13 +411,13 @@ class Context(RequestInfo):
         `options` are further members of `mcpd.types.CreateMessageParams`: system_prompt, temperature,
         stop_sequences, model_preferences, tools, tool_choice and so on. Spec: 2026-07-28 client/sampling.
         """
-        from mcpd.server.context import questions
+        from . import questions
 
         return self._ask(questions.sample(messages, max_tokens=max_tokens, **options), key, timeout)
 
     def list_roots(self, *, key: str | None = None, timeout: float | None = 60) -> Awaitable[list[Root]]:
         """Return the folders and files that the client lets the server use. Spec: 2026-07-28 client/roots."""
-        from mcpd.server.context import questions
+        from . import questions
 
         return self._ask(questions.list_roots(), key, timeout)
 
@@ -448,7 +448,7 @@ class Context(RequestInfo):
         In 2025-11-25 that is the error -32042, in 2026-07-28 another round. Raises ToolError if the user declines,
         MissingCapability or ToolError if the client cannot be asked. Spec: 2025-11-25 client/elicitation.
         """
-        from mcpd.server.context import questions
+        from . import questions
 
         self._exchange.asking.require(questions.elicit_url(message, url, elicitation_id), key)
 

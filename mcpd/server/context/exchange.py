@@ -20,10 +20,10 @@ from mcpd.protocol.principal import Origin
 from mcpd.protocol.session import Call
 
 if TYPE_CHECKING:
-    from mcpd.server.context.asking import Asking
-    from mcpd.server.context.peer import CallClock, Peer
-    from mcpd.server.context.questions import Question
     from mcpd.server.functions.threads import ThreadCall
+    from .asking import Asking
+    from .peer import CallClock, Peer
+    from .questions import Question
 
 T = TypeVar("T")
 
@@ -79,7 +79,7 @@ class Exchange(Struct, eq=False):
     def asking(self) -> Asking:
         """The questions of this request and their answers. Raises InvalidParams for a forged state."""
         if self._asking is None:
-            from mcpd.server.context.asking import asking_for  # few tools ask, and this costs start-up
+            from .asking import asking_for  # few tools ask, and this costs start-up
 
             self._asking = asking_for(self.call, self.peer)
         return self._asking

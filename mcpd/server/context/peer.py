@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from mcpd.protocol.channel import Channel
     from mcpd.protocol.session import Call
     from mcpd.protocol.types.interaction import ListenResult, SubscriptionFilter
-    from mcpd.server.context.questions import Question
-    from mcpd.server.context.request_state import RequestStateCodec
+    from .questions import Question
+    from .request_state import RequestStateCodec
 
 
 class Peer(Protocol):

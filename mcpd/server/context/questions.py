@@ -30,7 +30,7 @@ from mcpd.protocol.types.interaction import (
     ToolResultContent,
     ToolUseContent,
 )
-from mcpd.server.context.forms import form_schema, read_form
+from .forms import form_schema, read_form
 
 __all__ = [
     "Answer",

@@ -6,6 +6,6 @@ without I/O, is the `Session` of `mcpd.protocol.session`; the methods are in `se
 the transports.
 """
 
-from mcpd.server.dispatcher.connection import ServerConnection
+from .connection import ServerConnection
 
 __all__ = ["ServerConnection"]

@@ -8,8 +8,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from mcpd.server.backplane.base import ChangeBus
-    from mcpd.server.dispatcher.connection import ServerConnection
     from mcpd.server.registry.catalog import Kind
+    from .connection import ServerConnection
 
 
 class Announcer:

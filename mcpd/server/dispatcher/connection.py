@@ -49,14 +49,14 @@ from mcpd.protocol.printable import printable
 from mcpd.protocol.session import Call, Session
 from mcpd.server.context.exchange import Exchange, Handler
 from mcpd.server.context.peer import InputRequired, questions_of
-from mcpd.server.dispatcher.tasks import EagerTaskRunner, Resumption
+from .tasks import EagerTaskRunner, Resumption
 
 if TYPE_CHECKING:
     from mcpd.protocol.channel import Channel
     from mcpd.protocol.types.interaction import ListenResult, SubscriptionFilter
     from mcpd.server.context.request_state import RequestStateCodec
-    from mcpd.server.dispatcher.outgoing import OutgoingRequests
-    from mcpd.server.dispatcher.subscriptions import Subscriptions
+    from .outgoing import OutgoingRequests
+    from .subscriptions import Subscriptions
 
 log = logging.getLogger("mcpd")
 
@@ -565,7 +565,7 @@ class ServerConnection:
         ConnectionLost.
         """
         if self._outgoing is None:
-            from mcpd.server.dispatcher.outgoing import (
+            from .outgoing import (
                 OutgoingRequests,  # few servers send requests, and this costs start-up
             )
 
@@ -576,7 +576,7 @@ class ServerConnection:
     def subscriptions(self) -> Subscriptions:
         """The change notifications that this client has subscribed to."""
         if self._subscriptions is None:
-            from mcpd.server.dispatcher.subscriptions import (
+            from .subscriptions import (
                 Subscriptions,  # many clients never receive a change notification
             )
 

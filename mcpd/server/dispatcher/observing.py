@@ -18,7 +18,7 @@ from mcpd.protocol.methods import METHODS, subject_of
 from mcpd.protocol.observer import ObservedCall, ObservedFrame, Observer, Outcome, OutcomeKind
 from mcpd.protocol.printable import printable
 from mcpd.protocol.session import Call, Session, SessionHooks
-from mcpd.server.dispatcher.connection import ServerConnection
+from .connection import ServerConnection
 
 log = logging.getLogger("mcpd")
 

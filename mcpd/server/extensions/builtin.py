@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec import Struct
 
-from mcpd.server.extensions.ui import extension as ui
+from .ui import extension as ui
 
 if TYPE_CHECKING:
-    from mcpd.server.extensions.base import Extension
+    from .base import Extension
 
 C = TypeVar("C", bound=type)
 

@@ -9,9 +9,9 @@ from typing import Any
 from msgspec import Struct
 
 from mcpd.errors import ConfigurationError
-from mcpd.server.extensions.base import Extension
-from mcpd.server.extensions.builtin import BUILT_IN
 from mcpd.server.settings import Option, options_in
+from .base import Extension
+from .builtin import BUILT_IN
 
 
 class ServeOption(Struct, frozen=True):

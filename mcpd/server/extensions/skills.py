@@ -19,9 +19,9 @@ from mcpd.protocol.printable import printable
 from mcpd.protocol.types.base import CacheableResult, PageParams, Params, Result, Wire
 from mcpd.protocol.types.features import Resource
 from mcpd.server.context.exchange import Exchange
-from mcpd.server.extensions.base import Extension, ExtensionHost, Method
 from mcpd.server.registry.catalog import Catalog
 from mcpd.server.registry.entries import ResourceEntry, make_cursor, read_cursor
+from .base import Extension, ExtensionHost, Method
 
 _NAME = r"(?!.*--)[a-z0-9](?:[a-z0-9-]{0,62}[a-z0-9])?\Z"
 

@@ -30,9 +30,9 @@ from msgspec import Struct
 from mcpd.errors import ArgumentsError, InvalidParams
 from mcpd.protocol.jsonrpc import read_object
 from mcpd.protocol.schemas import Schema, is_local, target_of
-from mcpd.server.functions.annotations import Values
-from mcpd.server.functions.results import dec_hook
-from mcpd.server.functions.type_hooks import complete
+from .annotations import Values
+from .results import dec_hook
+from .type_hooks import complete
 
 # Formats that mark a Python type in schemas that are not plain yet, and the formats that plain schemas show.
 DATETIME_FORMATS: Final = {

@@ -32,7 +32,7 @@ from msgspec import Struct
 from mcpd.errors import RegistrationError
 from mcpd.server.context.context import Context
 from mcpd.server.context.exchange import Exchange
-from mcpd.server.functions.annotations import (
+from .annotations import (
     Function,
     Values,
     find_kind,
@@ -41,7 +41,7 @@ from mcpd.server.functions.annotations import (
     plain_function,
     resolved,
 )
-from mcpd.server.functions.threads import ThreadStep
+from .threads import ThreadStep
 
 T = TypeVar("T")
 

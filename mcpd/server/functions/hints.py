@@ -21,8 +21,8 @@ from msgspec import Meta
 from msgspec.inspect import type_info
 
 from mcpd.errors import RegistrationError
-from mcpd.server.functions.annotations import PLAIN_TYPES, written_annotations
-from mcpd.server.functions.type_hooks import UNION, StandIn, is_model, is_pydantic_here, problem, record_type
+from .annotations import PLAIN_TYPES, written_annotations
+from .type_hooks import UNION, StandIn, is_model, is_pydantic_here, problem, record_type
 
 LIMITS = ("ge", "gt", "le", "lt", "max_length", "min_length", "multiple_of", "pattern")
 

@@ -16,8 +16,8 @@ from msgspec.json import encode
 from mcpd.errors import ArgumentsError, RegistrationError
 from mcpd.protocol.jsonrpc import read_object
 from mcpd.protocol.schemas import Schema
-from mcpd.server.functions.annotations import Function, Values
-from mcpd.server.functions.arguments import coerce
+from .annotations import Function, Values
+from .arguments import coerce
 
 MAX_BYTES = 1024 * 1024
 MAX_DEPTH = 100

@@ -22,7 +22,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final, Literal
 
 from mcpd.protocol.schemas import Schema, mapped, subschemas
-from mcpd.server.functions.arguments import DATETIME_FORMATS, json_type
+from .arguments import DATETIME_FORMATS, json_type
 
 # A larger schema keeps references to types that it uses often, or it might double at each level.
 MAX_NODES: Final = 2000

@@ -48,7 +48,7 @@ def data_type(hint: Any, is_content: Callable[[Any], bool] | None = None) -> Any
 
 
 def _readable(hint: Any) -> Any:
-    from mcpd.server.functions.hints import readable_output  # most functions return text
+    from .hints import readable_output  # most functions return text
 
     return readable_output(hint)
 
@@ -96,21 +96,21 @@ def _has_content(kinds: tuple[Any, ...], is_content: Callable[[Any], bool]) -> b
 
 def dec_hook(kind: Any, value: Any) -> Any:
     """Make a `kind` of decoded JSON. Raises ValueError, with a text for the model, if it does not fit."""
-    from mcpd.server.functions import type_hooks
+    from . import type_hooks
 
     return type_hooks.dec_hook(kind, value)
 
 
 def output_hook(kind: Any, value: Any) -> Any:
     """`dec_hook` for a check of a result. Raises ValueError if it does not fit."""
-    from mcpd.server.functions import type_hooks
+    from . import type_hooks
 
     return type_hooks.output_hook(kind, value)
 
 
 def enc_hook(value: Any) -> Any:
     """Return what msgspec writes for a type it does not know. Raises TypeError if there is nothing sensible."""
-    from mcpd.server.functions import type_hooks
+    from . import type_hooks
 
     return type_hooks.enc_hook(value)
 

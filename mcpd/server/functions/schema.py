@@ -17,10 +17,10 @@ from msgspec import NODEFAULT, Struct, inspect as types
 from msgspec.inspect import type_info
 
 from mcpd.protocol.schemas import Schema
-from mcpd.server.functions.hints import WrittenDefault, texts_beside
-from mcpd.server.functions.plain_schema import AWARE_DATE_TIME, AWARE_TIME, Direction, plain
-from mcpd.server.functions.results import to_builtins
-from mcpd.server.functions.type_hooks import ANYTHING, Definitions
+from .hints import WrittenDefault, texts_beside
+from .plain_schema import AWARE_DATE_TIME, AWARE_TIME, Direction, plain
+from .results import to_builtins
+from .type_hooks import ANYTHING, Definitions
 
 __all__ = ["input_schema", "output_schema", "plain"]
 

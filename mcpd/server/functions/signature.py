@@ -22,7 +22,7 @@ from msgspec.structs import asdict
 from mcpd.errors import RegistrationError
 from mcpd.protocol.jsonrpc import MALFORMED
 from mcpd.protocol.schemas import Schema
-from mcpd.server.functions.annotations import (
+from .annotations import (
     PLAIN_TYPES,
     Function,
     Values,
@@ -37,13 +37,13 @@ from mcpd.server.functions.annotations import (
     resolved,
     takes_positions_only,
 )
-from mcpd.server.functions.docstring import Docstring, parse
-from mcpd.server.functions.results import awaited, data_type, dec_hook
+from .docstring import Docstring, parse
+from .results import awaited, data_type, dec_hook
 
 if TYPE_CHECKING:
-    from mcpd.server.functions.arguments import ArgumentParser
-    from mcpd.server.functions.dependencies import Dependency, Overrides
-    from mcpd.server.functions.type_hooks import StandIn
+    from .arguments import ArgumentParser
+    from .dependencies import Dependency, Overrides
+    from .type_hooks import StandIn
 
 
 class Callee:
@@ -128,7 +128,7 @@ class Callee:
                 return by_position(*(values[name] for name in names))
 
         if self._dependencies:
-            from mcpd.server.functions.dependencies import Calling  # few functions have any
+            from .dependencies import Calling  # few functions have any
 
             self.is_async = True  # dependencies are awaited
             arguments = self.arguments.__struct_fields__
@@ -150,7 +150,7 @@ class Callee:
         decode = msgspec.json.Decoder(self.arguments, dec_hook=dec_hook).decode
         if not self._is_incomplete:
             return decode
-        from mcpd.server.functions.type_hooks import completed  # few functions take such classes
+        from .type_hooks import completed  # few functions take such classes
 
         return completed(decode)
 
@@ -227,7 +227,7 @@ class Callee:
 
     @functools.cached_property
     def _parser(self) -> ArgumentParser:
-        from mcpd.server.functions.arguments import ArgumentParser
+        from .arguments import ArgumentParser
 
         parser = ArgumentParser(self.arguments, self._extra, self.context_name, lambda: self.argument_schema)
         parser.is_incomplete = self._is_incomplete
@@ -303,13 +303,13 @@ def _check_parameter(slot: Slot, hint: Any, where: str) -> None:
 
 
 def _argument(slot: Slot, hint: Any, where: str) -> tuple[Any, ...]:
-    from mcpd.server.functions.hints import argument
+    from .hints import argument
 
     return argument(slot, hint, where)
 
 
 def _readable(hint: Any, where: str) -> Any:
-    from mcpd.server.functions.hints import readable
+    from .hints import readable
 
     return readable(hint, where)
 
@@ -317,7 +317,7 @@ def _readable(hint: Any, where: str) -> Any:
 def _needs_completion(hint: Any) -> bool:
     if hint is None or hint in PLAIN_TYPES:
         return False
-    from mcpd.server.functions.type_hooks import needs_completion
+    from .type_hooks import needs_completion
 
     return needs_completion(hint)
 
@@ -325,7 +325,7 @@ def _needs_completion(hint: Any) -> bool:
 def _is_stand_in(kind: Any) -> bool:
     if kind is None:
         return False
-    from mcpd.server.functions.type_hooks import StandIn
+    from .type_hooks import StandIn
 
     return isinstance(kind, StandIn)
 
@@ -368,6 +368,6 @@ def _dumping(call: Function, kind: StandIn, is_async: bool) -> Function:
 
 def _schema() -> Any:
     # A server often answers its first requests before a schema is needed.
-    from mcpd.server.functions import schema
+    from . import schema
 
     return schema

@@ -34,7 +34,7 @@ from mcpd.errors import ThreadsBusy
 from mcpd.protocol.budget import address_of
 from mcpd.protocol.defaults import MAX_THREADS, THREAD_TIMEOUT
 from mcpd.protocol.printable import printable
-from mcpd.server.functions.annotations import Function, Values
+from .annotations import Function, Values
 
 if TYPE_CHECKING:
     from concurrent.futures import ThreadPoolExecutor

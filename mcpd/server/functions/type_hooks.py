@@ -33,7 +33,7 @@ import msgspec
 from msgspec import Struct, inspect as types
 
 from mcpd.protocol.schemas import Schema
-from mcpd.server.functions.annotations import written_annotations
+from .annotations import written_annotations
 
 
 def attributes(value: Any) -> dict[str, Any] | None:

@@ -31,9 +31,9 @@ from mcpd.protocol.types.features import (
     TextContent,
     TextResourceContents,
 )
-from mcpd.server.handlers.middleware import BuiltInMiddleware, CallNext, MiddlewareRequest
 from mcpd.server.registry.catalog import Catalog
 from mcpd.server.registry.content import encode_data
+from .middleware import BuiltInMiddleware, CallNext, MiddlewareRequest
 
 # The maximum number of token buckets. Beyond it the caller that called longest ago is forgotten.
 MOST_BUCKETS = 16_384

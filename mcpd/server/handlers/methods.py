@@ -344,7 +344,7 @@ def bind(catalog: Catalog) -> HandlerTable:
                 handlers.put(method, ours[method])
 
     def guard() -> None:
-        from mcpd.server.handlers.access import guarding  # few servers check scopes
+        from .access import guarding  # few servers check scopes
 
         handlers.wrap(guarding(catalog), is_outermost=True)
 

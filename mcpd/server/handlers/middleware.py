@@ -21,10 +21,10 @@ from mcpd.protocol.methods import METHODS
 from mcpd.protocol.types.base import NO_JSON, Result
 from mcpd.server.context.context import Context
 from mcpd.server.context.exchange import OPEN_TO_MANY, Exchange, Handler, finished
-from mcpd.server.handlers.methods import HandlerTable
 from mcpd.server.registry.catalog import Catalog
 from mcpd.server.registry.content import encode_data
 from mcpd.server.registry.tools import failed
+from .methods import HandlerTable
 
 _READ = "resources/read"
 

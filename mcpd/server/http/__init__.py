@@ -6,8 +6,8 @@ JSON or an event stream. `sessions`, `http_session` and `resumable_streams` are 
 `exchange` are the HTTP server; `core` has what all share. Byte formats belong to `protocol/wire`.
 """
 
-from mcpd.server.http.app import HttpApp
-from mcpd.server.http.core import HttpSettings
 from mcpd.transports.routes import Route
+from .app import HttpApp
+from .core import HttpSettings
 
 __all__ = ["HttpApp", "HttpSettings", "Route"]

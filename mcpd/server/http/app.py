@@ -23,17 +23,17 @@ from mcpd.protocol.jsonrpc import ABSENT, Batch, Message, Request, decode, decod
 from mcpd.protocol.principal import ANONYMOUS, Principal
 from mcpd.protocol.printable import printable
 from mcpd.protocol.versions import table
-from mcpd.server.http.core import Core, EndpointStatus, HttpSettings, Identify
-from mcpd.server.http.legacy import LegacyEndpoint
-from mcpd.server.http.modern import ModernEndpoint
-from mcpd.server.http.request import BadRequest, ClientDisconnected, HttpRequest, Receive, Refused, Scope, Send
-from mcpd.server.http.routes import Cors, Router
-from mcpd.server.http.websocket import serve_websocket
 from mcpd.server.http_backend import Backend
 from mcpd.transports.accepting import ConnectionLimit
 from mcpd.transports.authentication import Authentication, Refusal, RequestHeaders
 from mcpd.transports.guards import Access, Guard
 from mcpd.transports.websocket.server import Endpoint, WebSocketLimits
+from .core import Core, EndpointStatus, HttpSettings, Identify
+from .legacy import LegacyEndpoint
+from .modern import ModernEndpoint
+from .request import BadRequest, ClientDisconnected, HttpRequest, Receive, Refused, Scope, Send
+from .routes import Cors, Router
+from .websocket import serve_websocket
 
 if TYPE_CHECKING:
     from mcpd.server.dispatcher.connection import ServerConnection

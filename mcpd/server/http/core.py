@@ -19,11 +19,11 @@ from mcpd.protocol.principal import Principal
 from mcpd.protocol.session import Opening
 from mcpd.protocol.versions.table import Version
 from mcpd.server.backplane.base import Backplane, EventStore
-from mcpd.server.http.reply import KeepAlive
-from mcpd.server.http.request import HttpRequest, Scope
 from mcpd.transports.authentication import Protection, Refusal, RequestHeaders
 from mcpd.transports.routes import Route
 from mcpd.transports.stdio import MAX_FRAME_BYTES
+from .reply import KeepAlive
+from .request import HttpRequest, Scope
 
 if TYPE_CHECKING:
     from mcpd.server.backplane.node import Sharing

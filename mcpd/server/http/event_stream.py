@@ -13,8 +13,8 @@ from collections.abc import Iterable
 
 from mcpd.protocol.budget import SMALL, Charge, client_of
 from mcpd.protocol.wire.sse import KEEP_ALIVE
-from mcpd.server.http.request import EVENT_STREAM, Header, HttpRequest, Send
 from mcpd.transports.stdio import Wakeup
+from .request import EVENT_STREAM, Header, HttpRequest, Send
 
 log = logging.getLogger("mcpd")
 

@@ -19,9 +19,9 @@ from typing import Any, Protocol, TypeAlias
 
 from msgspec import Struct
 
-from mcpd.server.http.request import Departure, Header, Receive, Scope, Send
 from mcpd.transports.accepting import ConnectionLimit, CountedConnections
 from mcpd.transports.authentication import Refusal
+from .request import Departure, Header, Receive, Scope, Send
 
 Application: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
 STATUS_LINES = {status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n".encode() for status in HTTPStatus}

@@ -15,9 +15,9 @@ from collections.abc import Callable, Iterator, Sequence
 from types import FrameType
 from typing import Any
 
-from mcpd.server.http.app import HttpApp
-from mcpd.server.http.request import HttpRequest, Receive, Scope, Send
 from mcpd.transports.authentication import unavailable
+from .app import HttpApp
+from .request import HttpRequest, Receive, Scope, Send
 
 # Modules of the coroutines that run a server, with the local variable that is the list of asyncio servers or has it as
 # `servers`. Gunicorn's workers for uvicorn run the coroutine of uvicorn.

@@ -14,11 +14,11 @@ from urllib.parse import unquote
 
 from mcpd.errors import missing_extra
 from mcpd.protocol.budget import SMALL, Charge, client_of
-from mcpd.server.http import exchange as framing
-from mcpd.server.http.exchange import Exchange, HttpState
-from mcpd.server.http.request import Header
 from mcpd.transports.accepting import is_tls
 from mcpd.transports.authentication import Refusal, unavailable
+from . import exchange as framing
+from .exchange import Exchange, HttpState
+from .request import Header
 
 try:
     import httptools
@@ -26,8 +26,8 @@ except ModuleNotFoundError as error:
     raise missing_extra(error, "serving HTTP", "http") from None
 
 if TYPE_CHECKING:
-    from mcpd.server.http.app import HttpApp
-    from mcpd.server.http.pages import PageApp
+    from .app import HttpApp
+    from .pages import PageApp
 
 log = logging.getLogger("mcpd.http")
 

@@ -15,11 +15,11 @@ from msgspec import Struct
 
 from mcpd.protocol.jsonrpc import Id
 from mcpd.protocol.principal import ANONYMOUS, Origin, Principal
-from mcpd.server.http.event_stream import EventStreamResponse
-from mcpd.server.http.reply import Reply
-from mcpd.server.http.request import Refused
-from mcpd.server.http.resumable_streams import ResumableStream, ResumableStreams
 from mcpd.transports.authentication import unavailable
+from .event_stream import EventStreamResponse
+from .reply import Reply
+from .request import Refused
+from .resumable_streams import ResumableStream, ResumableStreams
 
 if TYPE_CHECKING:
     from mcpd.protocol.budget import ChargedTexts

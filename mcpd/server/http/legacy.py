@@ -19,15 +19,15 @@ from mcpd.protocol.jsonrpc import Failure, Id, Message, Notification, Request, R
 from mcpd.protocol.printable import printable
 from mcpd.protocol.versions import table
 from mcpd.protocol.versions.table import Version
-from mcpd.server.http.core import Core, is_error
-from mcpd.server.http.event_stream import EventStreamResponse
-from mcpd.server.http.http_session import HttpSession, Unavailable
-from mcpd.server.http.reply import Reply
-from mcpd.server.http.request import BadRequest, Header, HttpRequest, Refused, departed
-from mcpd.server.http.resumable_streams import ResumableStream
-from mcpd.server.http.sessions import MANY_SESSIONS, Sessions
 from mcpd.transports.authentication import at_expiry
 from mcpd.transports.guards import Refusal
+from .core import Core, is_error
+from .event_stream import EventStreamResponse
+from .http_session import HttpSession, Unavailable
+from .reply import Reply
+from .request import BadRequest, Header, HttpRequest, Refused, departed
+from .resumable_streams import ResumableStream
+from .sessions import MANY_SESSIONS, Sessions
 
 if TYPE_CHECKING:
     from mcpd.server.dispatcher.connection import ServerConnection

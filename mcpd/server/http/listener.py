@@ -15,16 +15,16 @@ from typing import TYPE_CHECKING
 
 from mcpd.errors import ConfigurationError
 from mcpd.protocol.channel import Channel, Ending, Receiver
-from mcpd.server.http.exchange import HttpState
-from mcpd.server.http.http1 import LINGER, Http1Protocol
 from mcpd.transports.accepting import Acceptor, ConnectionLimit
 from mcpd.transports.address import Address, authority, bind, bind_unix, check_guarded, close, is_local, parse
 from mcpd.transports.guards import Access
 from mcpd.transports.websocket.server import Endpoint, WebSocketLimits
+from .exchange import HttpState
+from .http1 import LINGER, Http1Protocol
 
 if TYPE_CHECKING:
-    from mcpd.server.http.app import HttpApp
-    from mcpd.server.http.pages import PageApp
+    from .app import HttpApp
+    from .pages import PageApp
 
 _DEFAULT_ACCESS = Access()
 

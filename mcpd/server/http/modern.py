@@ -32,12 +32,12 @@ from mcpd.protocol.session import Call
 from mcpd.protocol.types.base import NO_JSON, Params, RequestMeta, Wire
 from mcpd.protocol.versions import table
 from mcpd.protocol.wire.headers import Mirror, decode_value, is_same
-from mcpd.server.http.core import Core, status_for, status_of
-from mcpd.server.http.reply import Reply
-from mcpd.server.http.request import BadRequest, HttpRequest, Refused
-from mcpd.server.http.resumable_streams import ResumableStream
 from mcpd.transports.authentication import at_expiry
 from mcpd.transports.guards import Refusal
+from .core import Core, status_for, status_of
+from .reply import Reply
+from .request import BadRequest, HttpRequest, Refused
+from .resumable_streams import ResumableStream
 
 if TYPE_CHECKING:
     from mcpd.server.dispatcher.connection import ServerConnection

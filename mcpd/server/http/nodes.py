@@ -22,12 +22,12 @@ from mcpd.errors import ProtocolError
 from mcpd.protocol.jsonrpc import Batch, Failure, Message, Notification, Request, Response, Result, call, decode, encode
 from mcpd.server.backplane.base import BackplaneAway
 from mcpd.server.backplane.node import Node, Sharing
-from mcpd.server.http.core import Core
-from mcpd.server.http.event_stream import EventStreamResponse
-from mcpd.server.http.http_session import HttpSession, Unavailable
-from mcpd.server.http.request import HttpRequest, departed
-from mcpd.server.http.resumable_streams import ResumableStream
-from mcpd.server.http.sealed_sessions import SealedSessions
+from .core import Core
+from .event_stream import EventStreamResponse
+from .http_session import HttpSession, Unavailable
+from .request import HttpRequest, departed
+from .resumable_streams import ResumableStream
+from .sealed_sessions import SealedSessions
 
 # Bytes of an event. A larger one can be resumed on its own node only.
 _MOST_BYTES = 4 * 1024 * 1024

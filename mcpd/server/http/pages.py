@@ -15,12 +15,12 @@ from msgspec import Struct
 
 from mcpd.protocol.channel import Channel, Ending, Receiver
 from mcpd.protocol.printable import printable
-from mcpd.server.http.core import HttpSettings
-from mcpd.server.http.request import BadRequest, ClientDisconnected, HttpRequest, Receive, Scope, Send
 from mcpd.transports.accepting import ConnectionLimit
 from mcpd.transports.authentication import Refusal
 from mcpd.transports.guards import Access, Guard
 from mcpd.transports.websocket.server import Endpoint, WebSocketLimits
+from .core import HttpSettings
+from .request import BadRequest, ClientDisconnected, HttpRequest, Receive, Scope, Send
 
 log = logging.getLogger("mcpd.http")
 

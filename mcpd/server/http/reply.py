@@ -14,9 +14,9 @@ from msgspec import Struct
 from mcpd.protocol.jsonrpc import Id
 from mcpd.protocol.principal import Origin
 from mcpd.protocol.wire.sse import KEEP_ALIVE
-from mcpd.server.http.event_stream import HEADERS, EventStreamResponse
-from mcpd.server.http.request import Departure, HttpRequest, on_departure
-from mcpd.server.http.resumable_streams import ResumableStream
+from .event_stream import HEADERS, EventStreamResponse
+from .request import Departure, HttpRequest, on_departure
+from .resumable_streams import ResumableStream
 
 _MOST_EARLY = 64 * 1024
 _MORE_HEADERS = HEADERS[1:]

@@ -15,7 +15,7 @@ from msgspec import Struct
 from mcpd.protocol.budget import SMALL, Charge
 from mcpd.protocol.wire.sse import event, priming
 from mcpd.server.backplane.base import EventStore
-from mcpd.server.http.event_stream import EventStreamResponse
+from .event_stream import EventStreamResponse
 
 _MOST_LEFT = 16
 

@@ -29,12 +29,12 @@ from mcpd.protocol.versions import table
 from mcpd.server.context.peer import is_failure
 from mcpd.server.functions.results import to_builtins
 from mcpd.server.functions.threads import run_in_thread
-from mcpd.server.http.core import Core, HttpSettings
-from mcpd.server.http.request import BadRequest, Header, HttpRequest
 from mcpd.server.http_backend import Backend
 from mcpd.transports.authentication import Refusal, RequestHeaders, unavailable
 from mcpd.transports.guards import Guard
 from mcpd.transports.routes import Route, RouteRequest, RouteResponse
+from .core import Core, HttpSettings
+from .request import BadRequest, Header, HttpRequest
 
 _METHODS = b"GET, POST, DELETE"
 _EXPOSED = b"DPoP-Nonce, Mcp-Session-Id, WWW-Authenticate"

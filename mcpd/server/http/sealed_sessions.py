@@ -38,7 +38,7 @@ from mcpd.protocol.versions import table
 from mcpd.protocol.versions.table import Version
 from mcpd.server.backplane.base import BackplaneAway
 from mcpd.server.backplane.node import Sharing
-from mcpd.server.http.http_session import HttpSession, SharedState, Unavailable
+from .http_session import HttpSession, SharedState, Unavailable
 
 log = logging.getLogger("mcpd")
 

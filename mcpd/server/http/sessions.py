@@ -16,14 +16,14 @@ from mcpd.errors import InternalError, InvalidRequest
 from mcpd.protocol.budget import address_of
 from mcpd.protocol.versions.table import Version
 from mcpd.server.backplane.base import EventStore
-from mcpd.server.http.core import Core
-from mcpd.server.http.http_session import HttpSession, Unavailable
-from mcpd.server.http.request import HttpRequest
-from mcpd.server.http.resumable_streams import MemoryEventStore, ResumableStreams
+from .core import Core
+from .http_session import HttpSession, Unavailable
+from .request import HttpRequest
+from .resumable_streams import MemoryEventStore, ResumableStreams
 
 if TYPE_CHECKING:
-    from mcpd.server.http.nodes import Nodes
-    from mcpd.server.http.sealed_sessions import SealedSessions
+    from .nodes import Nodes
+    from .sealed_sessions import SealedSessions
 
 ENDED = "The session has ended, and this request with it. Send initialize, without a session id, to start a new one"
 
@@ -53,8 +53,8 @@ class Sessions:
         """The other processes of the service."""
         self._by_uid: dict[str, HttpSession] = {}
         if core.sharing is not None and not core.settings.stateless:
-            from mcpd.server.http.nodes import Nodes
-            from mcpd.server.http.sealed_sessions import SealedSessions
+            from .nodes import Nodes
+            from .sealed_sessions import SealedSessions
 
             sharing = core.sharing
             self.shared = sealed = SealedSessions(sharing, self._by_uid.get, self.end)

@@ -11,12 +11,12 @@ from contextlib import suppress
 from mcpd.errors import ConnectionLost, FrameTooLarge
 from mcpd.protocol.jsonrpc import Id
 from mcpd.protocol.principal import Origin
-from mcpd.server.http.core import Core
-from mcpd.server.http.event_stream import Outbox
-from mcpd.server.http.request import HttpRequest, Send
 from mcpd.transports.authentication import at_expiry
 from mcpd.transports.guards import Refusal
 from mcpd.transports.stdio import DelayedResults
+from .core import Core
+from .event_stream import Outbox
+from .request import HttpRequest, Send
 
 
 async def serve_websocket(core: Core, request: HttpRequest, send: Send, refusal: Refusal | None) -> None:

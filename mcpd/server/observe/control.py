@@ -20,9 +20,9 @@ from msgspec.json import decode
 
 from mcpd.errors import ConfigurationError, McpdError
 from mcpd.protocol.printable import printable
-from mcpd.server.observe.http_thread import check_peer
-from mcpd.server.observe.report import Status
 from mcpd.transports.address import parse
+from .http_thread import check_peer
+from .report import Status
 
 MOST_PATH_BYTES = 100
 """Bytes of the path of a socket: the limit of kernels is 108 or 104."""

@@ -20,13 +20,13 @@ from msgspec import Struct
 from mcpd import __version__
 from mcpd.protocol.methods import SUBJECTS
 from mcpd.protocol.printable import mask_text, printable
-from mcpd.server.observe.http_thread import ObserverResponse
-from mcpd.server.observe.metrics import Family, Sample, process_families
+from .http_thread import ObserverResponse
+from .metrics import Family, Sample, process_families
 
 if TYPE_CHECKING:
     from mcpd.protocol.types.base import Implementation
     from mcpd.server.http.core import EndpointStatus
-    from mcpd.server.observe.metrics import Meter
+    from .metrics import Meter
 
 
 STUCK_SECONDS = 10.0

@@ -24,15 +24,15 @@ from msgspec.structs import replace
 from mcpd.errors import ConfigurationError
 from mcpd.protocol.principal import Principal
 from mcpd.protocol.printable import printable
-from mcpd.server.observe.control import checked_folder, control_path
-from mcpd.server.observe.http_thread import HttpThread, ObserverRequest, ObserverResponse
-from mcpd.server.observe.metrics import OPEN_METRICS, TEXT, Family, Meter, expose, wants_open_metrics
-from mcpd.server.observe.report import JSON, Heartbeat, Report, Status
 from mcpd.server.settings import Settings
 from mcpd.transports.address import Address, authority, bind, is_loopback, parse
 from mcpd.transports.authentication import TokenAuthenticator
 from mcpd.transports.guards import Access, Guard
 from mcpd.transports.routes import Route, RouteRequest, RouteResponse
+from .control import checked_folder, control_path
+from .http_thread import HttpThread, ObserverRequest, ObserverResponse
+from .metrics import OPEN_METRICS, TEXT, Family, Meter, expose, wants_open_metrics
+from .report import JSON, Heartbeat, Report, Status
 
 
 def routes_of(report: Report) -> tuple[Route, ...]:

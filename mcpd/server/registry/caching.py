@@ -21,7 +21,7 @@ from mcpd.protocol.methods import METHODS
 from mcpd.protocol.types.base import CacheableResult
 from mcpd.protocol.types.features import ReadResourceResult
 from mcpd.server.context.exchange import Exchange, Handler
-from mcpd.server.registry.catalog import Catalog
+from .catalog import Catalog
 
 CacheableMethod: TypeAlias = Literal[
     "server/discover", "tools/list", "prompts/list", "resources/list", "resources/templates/list", "resources/read"

@@ -15,16 +15,16 @@ from mcpd.protocol.types.features import (
     ListToolsResult,
 )
 from mcpd.server.functions.annotations import Function
-from mcpd.server.registry.entries import ActiveExtensions, Listing
+from .entries import ActiveExtensions, Listing
 
 if TYPE_CHECKING:
     from mcpd.protocol.envelope import ClientIdentity
     from mcpd.server.context.context import Context
     from mcpd.server.context.exchange import Exchange
-    from mcpd.server.registry.entries import Entries, Problem, PromptEntry, ResourceEntry, TemplateEntry, ToolEntry
-    from mcpd.server.registry.prompts import Completer
-    from mcpd.server.registry.rules import Condition, Needs, Switches, VisibilityRule
     from mcpd.transports.authentication import Protection
+    from .entries import Entries, Problem, PromptEntry, ResourceEntry, TemplateEntry, ToolEntry
+    from .prompts import Completer
+    from .rules import Condition, Needs, Switches, VisibilityRule
 
 Kind: TypeAlias = 'Literal["tools", "resources", "prompts"]'  # a text: `Literal[…]` is made at each start
 
@@ -125,7 +125,7 @@ class Catalog:
         """Add the keys of the conditions that hold now, on which the list of tools depends."""
         if not self.conditions:
             return active
-        from mcpd.server.registry.rules import with_conditions  # few servers have any
+        from .rules import with_conditions  # few servers have any
 
         return await with_conditions(self.conditions, active, exchange)
 
@@ -191,7 +191,7 @@ class Catalog:
         """Enable and disable entries, with one `on_change` per kind of list that has changed."""
         with self._lock:
             if self.switches is None:
-                from mcpd.server.registry.rules import Switches  # few servers disable anything
+                from .rules import Switches  # few servers disable anything
 
                 self.switches = Switches()
             turn(self.switches)

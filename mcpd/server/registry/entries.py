@@ -33,7 +33,7 @@ from mcpd.server.context.exchange import Exchange
 if TYPE_CHECKING:
     from mcpd.protocol.types.interaction import Completion
     from mcpd.protocol.wire.headers import Mirror
-    from mcpd.server.registry.rules import Condition, EntryRule, Needs
+    from .rules import Condition, EntryRule, Needs
 
 
 # The ids of the extensions that are active for one request; in lists, also the keys of the conditions that hold.

@@ -11,8 +11,8 @@ from typing import Any, TypeAlias, TypedDict
 
 from mcpd.protocol.types.base import Icon
 from mcpd.protocol.types.features import Annotations, ToolAnnotations
-from mcpd.server.registry.caching import CacheHint
-from mcpd.server.registry.rules import EntryRule, ScopesOf
+from .caching import CacheHint
+from .rules import EntryRule, ScopesOf
 
 Icons: TypeAlias = Iterable[Icon | Mapping[str, Any]]
 

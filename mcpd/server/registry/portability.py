@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from mcpd.protocol.schemas import Schema, children, is_local, target_of
-from mcpd.server.registry.entries import Problem
+from .entries import Problem
 
 _PROPERTY = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _COMBINED = ("oneOf", "anyOf", "allOf")

@@ -25,8 +25,8 @@ from mcpd.server.functions.annotations import Function, find_kind, plain_functio
 from mcpd.server.functions.arguments import admitted_types, follow
 from mcpd.server.functions.signature import Callee, bind
 from mcpd.server.functions.threads import run_in_thread
-from mcpd.server.registry.content import BLOCKS
-from mcpd.server.registry.entries import ActiveExtensions, Entry
+from .content import BLOCKS
+from .entries import ActiveExtensions, Entry
 
 if TYPE_CHECKING:
     from mcpd.server.functions.dependencies import Overrides

@@ -15,13 +15,13 @@ from mcpd.protocol.types.features import ReadResourceResult, Resource, ResourceT
 from mcpd.server.context.exchange import Exchange
 from mcpd.server.context.peer import is_failure
 from mcpd.server.functions.signature import Callee
-from mcpd.server.registry.content import resource_contents
-from mcpd.server.registry.entries import ActiveExtensions, Entry
-from mcpd.server.registry.uri_template import UriTemplate, as_uri, problem_of
+from .content import resource_contents
+from .entries import ActiveExtensions, Entry
+from .uri_template import UriTemplate, as_uri, problem_of
 
 if TYPE_CHECKING:
     from mcpd.protocol.types.interaction import Completion
-    from mcpd.server.registry.caching import CacheHint
+    from .caching import CacheHint
 
 log = logging.getLogger("mcpd")
 
@@ -110,7 +110,7 @@ class FunctionTemplate(Entry):
 
     async def complete(self, argument: str, value: str, others: Mapping[str, str], exchange: Exchange) -> Completion:
         """Return the values that the parameter's annotation allows."""
-        from mcpd.server.registry.prompts import choices, rank  # few clients ask
+        from .prompts import choices, rank  # few clients ask
 
         return rank(choices(self.callee.input_schema, argument), value)
 
@@ -138,7 +138,7 @@ class FunctionTemplate(Entry):
 def _hinted(result: ReadResourceResult, hint: Callable[[], CacheHint] | None) -> ReadResourceResult:
     if hint is None:
         return result
-    from mcpd.server.registry.caching import apply_hint  # few entries have one
+    from .caching import apply_hint  # few entries have one
 
     hinted = structs.replace(result)  # the author may return the same object again
     apply_hint(hinted, hint())

@@ -24,8 +24,8 @@ from mcpd.server.context.peer import is_failure
 from mcpd.server.functions.annotations import Function
 from mcpd.server.functions.results import is_block_list, output_hook
 from mcpd.server.functions.signature import Callee
-from mcpd.server.registry.content import Unwritable, encode_data, is_content, tool_result
-from mcpd.server.registry.entries import ActiveExtensions, Entry, ToolEntry, ToolMeta
+from .content import Unwritable, encode_data, is_content, tool_result
+from .entries import ActiveExtensions, Entry, ToolEntry, ToolMeta
 
 if TYPE_CHECKING:
     from mcpd.protocol.wire.headers import Mirror

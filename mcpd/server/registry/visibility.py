@@ -24,12 +24,12 @@ from mcpd.server.context.context import Context
 from mcpd.server.context.exchange import Exchange
 from mcpd.server.functions.annotations import Function, is_coroutine_function
 from mcpd.server.functions.threads import run_in_thread
-from mcpd.server.registry.entries import ActiveExtensions, Entry, Listing
-from mcpd.server.registry.rules import CatalogEntry, Component, EntryRule, VisibilityRule, names_of
+from .entries import ActiveExtensions, Entry, Listing
+from .rules import CatalogEntry, Component, EntryRule, VisibilityRule, names_of
 
 if TYPE_CHECKING:
-    from mcpd.server.registry.catalog import Catalog
-    from mcpd.server.registry.entries import TemplateEntry
+    from .catalog import Catalog
+    from .entries import TemplateEntry
 
 log = logging.getLogger("mcpd")
 

@@ -8,9 +8,9 @@ from urllib.parse import quote, unquote
 
 from msgspec import Struct
 
-from mcpd.sources.docs.files import read_beginning
-from mcpd.sources.docs.page import Kind, kind_of, site_path, titled_page
 from mcpd.sources.front_matter import split_page, text_in
+from .files import read_beginning
+from .page import Kind, kind_of, site_path, titled_page
 
 
 class Addresses(Struct, frozen=True):

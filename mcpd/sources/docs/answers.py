@@ -15,8 +15,8 @@ from msgspec import UNSET, UnsetType
 
 from mcpd.errors import ToolError
 from mcpd.protocol.printable import printable
-from mcpd.sources.docs.page import BadCursor, Place, UnknownPage, UnknownSection, UnreadablePage
-from mcpd.sources.docs.tools import (
+from .page import BadCursor, Place, UnknownPage, UnknownSection, UnreadablePage
+from .tools import (
     CodeExamples,
     Description,
     Document,
@@ -33,9 +33,9 @@ from mcpd.sources.docs.tools import (
 )
 
 if TYPE_CHECKING:
-    from mcpd.sources.docs.addresses import Addresses
-    from mcpd.sources.docs.library import Library
-    from mcpd.sources.docs.page import Heading, Page, PageInfo, Progress
+    from .addresses import Addresses
+    from .library import Library
+    from .page import Heading, Page, PageInfo, Progress
 
 MAX_CHARS = 20_000
 """How many characters of pages one result has. The rest is available with the next cursor."""

@@ -12,8 +12,8 @@ from collections.abc import Callable
 from msgspec import Struct
 
 from mcpd.server.folder_files import is_below, read_within
-from mcpd.sources.docs.page import DocsSettings, Kind, LeftOut, UnreadablePage, kind_of
 from mcpd.sources.files import matching, served_status, walk
+from .page import DocsSettings, Kind, LeftOut, UnreadablePage, kind_of
 
 MAX_LEFT_OUT = 200
 """How many of the files that are left out are reported one by one."""

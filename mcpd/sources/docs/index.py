@@ -16,8 +16,8 @@ from collections.abc import Iterable, Iterator
 
 from msgspec import Struct, structs
 
-from mcpd.sources.docs.files import File
-from mcpd.sources.docs.page import CodeBlock, Page, folder_of
+from .files import File
+from .page import CodeBlock, Page, folder_of
 
 _APPLICATION = 0x6D637064
 _VERSION = 1

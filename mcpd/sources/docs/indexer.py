@@ -11,11 +11,11 @@ from collections.abc import Iterable, Iterator
 from msgspec import Struct
 
 from mcpd.protocol.printable import printable
-from mcpd.sources.docs.files import MAX_LEFT_OUT, File, Tree, file_at, read_document, scan
-from mcpd.sources.docs.index import IndexedFile, Store, is_broken, known_files, put_page, put_problem, remove, touch
-from mcpd.sources.docs.page import DocsSettings, LeftOut, Page, Progress, UnreadablePage
 from mcpd.sources.docs.readers.reading import ReaderProcess, read_page
-from mcpd.sources.docs.words import Vocabulary
+from .files import MAX_LEFT_OUT, File, Tree, file_at, read_document, scan
+from .index import IndexedFile, Store, is_broken, known_files, put_page, put_problem, remove, touch
+from .page import DocsSettings, LeftOut, Page, Progress, UnreadablePage
+from .words import Vocabulary
 
 log = logging.getLogger("mcpd")
 

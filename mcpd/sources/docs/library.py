@@ -13,9 +13,10 @@ from concurrent.futures import Future
 from functools import partial
 from typing import ParamSpec, TypeVar
 
-from mcpd.sources.docs.files import File, file_at, read_document, scan
-from mcpd.sources.docs.indexer import Indexer
-from mcpd.sources.docs.page import (
+from mcpd.sources.docs.readers.reading import read_page
+from .files import File, file_at, read_document, scan
+from .indexer import Indexer
+from .page import (
     CodeResult,
     DocsSettings,
     EntryResult,
@@ -34,10 +35,9 @@ from mcpd.sources.docs.page import (
     section_of,
     title_of,
 )
-from mcpd.sources.docs.readers.reading import read_page
-from mcpd.sources.docs.rendering import names_of, read_image
-from mcpd.sources.docs.search import State, code_result, entry_result, search_result
-from mcpd.sources.docs.words import named_like, near_names
+from .rendering import names_of, read_image
+from .search import State, code_result, entry_result, search_result
+from .words import named_like, near_names
 
 P = ParamSpec("P")
 R = TypeVar("R")

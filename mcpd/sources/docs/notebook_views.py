@@ -18,7 +18,8 @@ from xml.etree import ElementTree
 from msgspec import Struct, structs
 from msgspec.json import encode
 
-from mcpd.sources.docs.notebook import (
+from mcpd.sources.docs.readers.markdown import fenced
+from .notebook import (
     BrokenCell,
     Cell,
     CodeCell,
@@ -33,7 +34,6 @@ from mcpd.sources.docs.notebook import (
     TextOutput,
     shortened,
 )
-from mcpd.sources.docs.readers.markdown import fenced
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt

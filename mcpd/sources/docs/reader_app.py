@@ -21,8 +21,8 @@ from mcpd.server.registry.entries import ToolEntry
 
 if TYPE_CHECKING:
     from mcpd.server.extensions.ui.extension import AppsExtension
-    from mcpd.sources.docs.library import Library
-    from mcpd.sources.docs.page import Page
+    from .library import Library
+    from .page import Page
 
 _HITS: Final = 10
 _MAX_LISTED: Final = 2_000
@@ -71,7 +71,7 @@ class ReaderParts:
         cursor: str | None = None,
     ) -> ViewResult:
         """Show a page, search results, the pages of a section, or the sections."""
-        from mcpd.sources.docs.page import BadCursor, UnknownPage, UnknownSection, UnreadablePage
+        from .page import BadCursor, UnknownPage, UnknownSection, UnreadablePage
 
         library = self._library()
         shown: Coroutine[Any, Any, dict[str, Any]]
@@ -96,7 +96,7 @@ class ReaderParts:
 
 async def _page(library: Library, path: str) -> dict[str, Any]:
     from mcpd.server.functions.threads import run_in_thread
-    from mcpd.sources.docs.rendering import MAX_CHARACTERS, PageImages, render
+    from .rendering import MAX_CHARACTERS, PageImages, render
 
     page = await library.page(path)
     names = await library.names()

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 from mcpd.errors import ConfigurationError
-from mcpd.sources.docs.files import is_hidden, read_beginning
-from mcpd.sources.docs.page import DocsSettings, Page, UnknownPage, UnreadablePage, site_path
 from mcpd.sources.docs.readers.markdown import slug
+from .files import is_hidden, read_beginning
+from .page import DocsSettings, Page, UnknownPage, UnreadablePage, site_path
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from mcpd.sources.docs.index import CHUNK_BITS, CODE_BITS
-from mcpd.sources.docs.page import (
+from .index import CHUNK_BITS, CODE_BITS
+from .page import (
     BadCursor,
     CodeHit,
     CodeResult,
@@ -22,7 +22,7 @@ from mcpd.sources.docs.page import (
     SearchResult,
     without_number,
 )
-from mcpd.sources.docs.words import (
+from .words import (
     MAX_CHARACTERS,
     Highlighter,
     Term,

@@ -28,9 +28,12 @@ from mcpd.server import Server
 from mcpd.server.context.exchange import Exchange
 from mcpd.server.extensions.ui.constants import UI
 from mcpd.server.registry.entries import ActiveExtensions, Entry, Problem, ResourceEntry, TemplateEntry, ToolEntry
-from mcpd.sources.docs.addresses import Addresses, PageHead, page_head
-from mcpd.sources.docs.files import File, scan
-from mcpd.sources.docs.page import (
+from mcpd.sources.files import Report, Stamped, uri_name
+from mcpd.sources.tables import DocsTable, Doing, ToolTable
+from mcpd.transports.files import bundled_folder
+from .addresses import Addresses, PageHead, page_head
+from .files import File, scan
+from .page import (
     DocsSettings,
     UnknownPage,
     UnknownSection,
@@ -39,16 +42,13 @@ from mcpd.sources.docs.page import (
     section_of,
     title_of,
 )
-from mcpd.sources.docs.reader_app import TOOL_NAME, UI_NAME, ReaderParts
-from mcpd.sources.files import Report, Stamped, uri_name
-from mcpd.sources.tables import DocsTable, Doing, ToolTable
-from mcpd.transports.files import bundled_folder
+from .reader_app import TOOL_NAME, UI_NAME, ReaderParts
 
 if TYPE_CHECKING:
     from mcpd.protocol.types.interaction import Completion
-    from mcpd.sources.docs.answers import Answers
-    from mcpd.sources.docs.library import Library
-    from mcpd.sources.docs.wording import LazyTool, Wording
+    from .answers import Answers
+    from .library import Library
+    from .wording import LazyTool, Wording
 
 
 _MARKDOWN_TYPE = "text/markdown"
@@ -257,14 +257,14 @@ class Tree:
     def library(self) -> Library:
         """The pages and their index, created when first needed."""
         if self._library is None:
-            from mcpd.sources.docs.library import Library
+            from .library import Library
 
             self._library = Library(self.folder, self._settings, index_file(self.table.index, self.folder, self._root))
         return self._library
 
     @cached_property
     def answers(self) -> Answers:
-        from mcpd.sources.docs.answers import Answers
+        from .answers import Answers
 
         return Answers(lambda: self.library, self.addresses, lambda: self.paths, self._report_unreadable)
 
@@ -287,7 +287,7 @@ class Tree:
     def _tools_now(self) -> list[ToolEntry]:
         # Return the tools, always the same objects. Raises ConfigurationError for an invalid `result` table.
         if self._tools is None:
-            from mcpd.sources.docs.wording import LazyTool, wordings
+            from .wording import LazyTool, wordings
 
             tables = {name: msgspec.convert(table, ToolTable) for name, table in self._profile.tools.items()}
             worded = wordings(tables, self._title_for_models)
@@ -300,7 +300,7 @@ class Tree:
         return list(self._tools)
 
     def _tool(self, wording: Wording, names: dict[Doing, str]) -> ToolEntry:
-        from mcpd.sources.docs.tools import tool_of
+        from .tools import tool_of
 
         return tool_of(self._server, getattr(self.answers, wording.does), wording, names, UI_NAME)
 

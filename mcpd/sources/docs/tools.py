@@ -21,8 +21,8 @@ from mcpd.server.entries import tool_entry
 from mcpd.server.extensions.ui.results import VIEW_DATA, view_result
 from mcpd.server.registry.entries import ToolEntry
 from mcpd.sources.docs.readers.markdown import fenced
-from mcpd.sources.docs.wording import Argument, Wording
 from mcpd.sources.tables import Doing
+from .wording import Argument, Wording
 
 _Text: TypeAlias = str | UnsetType
 _Cursor = Annotated[str, Meta(description="Pass it as the argument cursor to get the next part.")]

@@ -14,8 +14,8 @@ from msgspec import Meta, Raw, Struct, structs
 from mcpd.protocol.types.features import CallToolResult, Tool
 from mcpd.server.context.exchange import Exchange
 from mcpd.server.registry.entries import ActiveExtensions, ToolEntry, ToolMeta
-from mcpd.sources.docs.page import Kind
 from mcpd.sources.tables import DOING, ArgumentTable, Doing, ToolTable
+from .page import Kind
 
 if TYPE_CHECKING:
     from mcpd.protocol.wire.headers import Mirror

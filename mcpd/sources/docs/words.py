@@ -10,8 +10,8 @@ from itertools import islice
 
 from msgspec import Struct
 
-from mcpd.sources.docs.index import indexed
 from mcpd.sources.docs.readers.markdown import plain_text
+from .index import indexed
 
 MAX_CHARACTERS = 1000
 """How many characters of a query are used."""

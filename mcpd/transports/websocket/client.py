@@ -29,8 +29,8 @@ from mcpd.protocol.printable import printable
 from mcpd.transports.accepting import WebSocketLimits
 from mcpd.transports.address import is_loopback
 from mcpd.transports.challenge import advice_on, said_in
-from mcpd.transports.websocket.connection import WebSocketChannel
-from mcpd.transports.websocket.server import wire_log
+from .connection import WebSocketChannel
+from .server import wire_log
 
 if TYPE_CHECKING:
     from ssl import SSLContext

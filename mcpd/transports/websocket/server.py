@@ -27,7 +27,7 @@ from mcpd.transports.accepting import Acceptor, ConnectionLimit, CountedConnecti
 from mcpd.transports.address import Address, authority, bind, check_guarded, close, is_local, parse
 from mcpd.transports.authentication import HandshakeFields, Refusal, RequestHeaders, unavailable
 from mcpd.transports.guards import Access, Guard
-from mcpd.transports.websocket.connection import WebSocketChannel
+from .connection import WebSocketChannel
 
 __all__ = ["Endpoint", "WebSocketLimits", "WebSocketListener"]
 

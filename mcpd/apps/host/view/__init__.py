@@ -7,7 +7,7 @@ shows a View is in `apps.host`.
 
 from __future__ import annotations
 
-from mcpd.apps.host.view.policy import ViewLimits
-from mcpd.apps.host.view.view import View, ViewPhase
+from .policy import ViewLimits
+from .view import View, ViewPhase
 
 __all__ = ["View", "ViewLimits", "ViewPhase"]

@@ -11,11 +11,11 @@ from typing import Any
 
 from msgspec import Raw, Struct
 
-from mcpd.apps.host.view.context import DisplayMode
-from mcpd.apps.host.view.messages import AppCapabilities
 from mcpd.errors import McpdError
 from mcpd.protocol.types.base import Implementation, LogLevel
 from mcpd.protocol.types.features import CallToolResult, ContentBlock, Tool
+from .context import DisplayMode
+from .messages import AppCapabilities
 
 
 class Event(Struct, frozen=True):

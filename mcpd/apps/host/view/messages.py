@@ -13,10 +13,10 @@ from typing import Any, Literal
 
 from msgspec import Raw, field
 
-from mcpd.apps.host.view.context import DisplayMode, HostContext
 from mcpd.protocol.types.base import Implementation, ListChanged, Wire
 from mcpd.protocol.types.features import ContentBlock, EmbeddedResource, ResourceLink
 from mcpd.server.extensions.ui.csp_sources import UiCsp, UiPermissions
+from .context import DisplayMode, HostContext
 
 
 class Empty(Wire):

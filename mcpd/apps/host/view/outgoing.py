@@ -27,18 +27,18 @@ from typing import Any, Final, Literal, TypeAlias
 from msgspec import Raw
 from msgspec.json import decode
 
-from mcpd.apps.host.view import messages
-from mcpd.apps.host.view.events import AppToolAnswered, AppToolsListed
-from mcpd.apps.host.view.messages import PING, RESOURCE_TEARDOWN, AppToolsPage, TeardownParams
-from mcpd.apps.host.view.policy import ViewLimits
-from mcpd.apps.host.view.requests import ViewState
-from mcpd.apps.host.view.wire import ViewOutput, log
 from mcpd.errors import InvalidParams, LocalProtocolError, McpdError, RequestCancelled, RequestTimeout, TransportError
 from mcpd.protocol.jsonrpc import MALFORMED, Failure, Response, as_object, encode, explain, remote_error
 from mcpd.protocol.printable import printable
 from mcpd.protocol.requests import PendingRequest, PendingRequests
 from mcpd.protocol.types.base import CancelledParams
 from mcpd.protocol.types.features import CallToolResult, Tool
+from . import messages
+from .events import AppToolAnswered, AppToolsListed
+from .messages import PING, RESOURCE_TEARDOWN, AppToolsPage, TeardownParams
+from .policy import ViewLimits
+from .requests import ViewState
+from .wire import ViewOutput, log
 
 MAX_PAGES: Final = 10
 

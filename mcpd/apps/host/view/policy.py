@@ -18,8 +18,6 @@ from urllib.parse import unquote, urlsplit
 
 from msgspec import Raw, Struct, ValidationError, convert, field
 
-from mcpd.apps.host.view.events import DownloadItem
-from mcpd.apps.host.view.messages import Empty, HostCapabilities, Modalities
 from mcpd.errors import (
     FrameTooLarge,
     InvalidParams,
@@ -30,6 +28,8 @@ from mcpd.errors import (
 )
 from mcpd.protocol.types.base import Implementation, ListChanged
 from mcpd.protocol.types.features import BlobResourceContents, EmbeddedResource, ResourceLink, TextResourceContents
+from .events import DownloadItem
+from .messages import Empty, HostCapabilities, Modalities
 
 
 class WrongState(InvalidRequest):

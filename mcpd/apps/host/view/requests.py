@@ -21,19 +21,6 @@ from typing import Any, Final, NamedTuple, TypeAlias, get_type_hints
 from msgspec import UNSET, Raw, Struct, ValidationError, convert, structs
 from msgspec.json import decode
 
-from mcpd.apps.host.view import events, messages
-from mcpd.apps.host.view.context import ContainerDimensions, ContextFeed
-from mcpd.apps.host.view.events import Abort, Ask, Forward, ModeChange, ModelContextUpdate, OpenLink
-from mcpd.apps.host.view.policy import (
-    Denied,
-    NotOffered,
-    NotVisible,
-    TooMuch,
-    ViewSettings,
-    check_downloads,
-    check_link,
-)
-from mcpd.apps.host.view.wire import ViewOutput
 from mcpd.apps.tool_metadata import is_for_app
 from mcpd.errors import (
     InternalError,
@@ -50,6 +37,19 @@ from mcpd.protocol.printable import printable
 from mcpd.protocol.requests import RequestInFlight, RequestsInFlight
 from mcpd.protocol.types.base import CancelledParams, LogMessageParams, ProgressParams, Wire
 from mcpd.protocol.types.features import ContentBlock, Tool
+from . import events, messages
+from .context import ContainerDimensions, ContextFeed
+from .events import Abort, Ask, Forward, ModeChange, ModelContextUpdate, OpenLink
+from .policy import (
+    Denied,
+    NotOffered,
+    NotVisible,
+    TooMuch,
+    ViewSettings,
+    check_downloads,
+    check_link,
+)
+from .wire import ViewOutput
 
 
 class ViewState(Struct):

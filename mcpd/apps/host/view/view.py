@@ -36,9 +36,14 @@ from typing import Any, ClassVar, Final
 from msgspec import Raw, structs
 
 from mcpd.apps.host.document import Grant, ViewDocument
-from mcpd.apps.host.view import messages
-from mcpd.apps.host.view.context import ContextFeed, HostContext
-from mcpd.apps.host.view.events import (
+from mcpd.errors import InternalError, LocalProtocolError, ProtocolError
+from mcpd.protocol.jsonrpc import Failure, Notification, Request, Response
+from mcpd.protocol.printable import printable
+from mcpd.protocol.types.base import CancelledParams
+from mcpd.protocol.types.features import Tool
+from . import messages
+from .context import ContextFeed, HostContext
+from .events import (
     AppToolsChanged,
     Closed,
     Connected,
@@ -49,15 +54,10 @@ from mcpd.apps.host.view.events import (
     ModelContextUpdate,
     Pong,
 )
-from mcpd.apps.host.view.outgoing import Announcements, ListKind, Outgoing
-from mcpd.apps.host.view.policy import Denied, TooMuch, ViewSettings, WrongState, rule_of
-from mcpd.apps.host.view.requests import NOTIFICATIONS, Incoming, ViewState, decode_params
-from mcpd.apps.host.view.wire import MessageReader, ViewOutput
-from mcpd.errors import InternalError, LocalProtocolError, ProtocolError
-from mcpd.protocol.jsonrpc import Failure, Notification, Request, Response
-from mcpd.protocol.printable import printable
-from mcpd.protocol.types.base import CancelledParams
-from mcpd.protocol.types.features import Tool
+from .outgoing import Announcements, ListKind, Outgoing
+from .policy import Denied, TooMuch, ViewSettings, WrongState, rule_of
+from .requests import NOTIFICATIONS, Incoming, ViewState, decode_params
+from .wire import MessageReader, ViewOutput
 
 log = logging.getLogger("mcpd.host")
 

@@ -9,8 +9,6 @@ import logging
 
 from msgspec import Raw, Struct
 
-from mcpd.apps.host.view.events import Event, Finding
-from mcpd.apps.host.view.policy import RateLimit, ViewLimits, rule_of
 from mcpd.client.limits import Faults
 from mcpd.errors import (
     FrameTooLarge,
@@ -33,6 +31,8 @@ from mcpd.protocol.jsonrpc import (
     error_answer,
 )
 from mcpd.protocol.printable import printable
+from .events import Event, Finding
+from .policy import RateLimit, ViewLimits, rule_of
 
 log = logging.getLogger("mcpd.host")
 

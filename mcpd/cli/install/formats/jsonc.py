@@ -9,9 +9,9 @@ from typing import Any, NoReturn
 
 from msgspec import Struct
 
-from mcpd.cli.install.formats import line_end, position
 from mcpd.client.targets.configurations import without_comments
 from mcpd.errors import ConfigurationError
+from . import line_end, position
 
 _TOKEN = re.compile(
     r"(?P<space>(?:[ \t\r\n]+|//[^\r\n]*|/\*.*?\*/)+)"

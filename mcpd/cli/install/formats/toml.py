@@ -10,8 +10,8 @@ from typing import Any
 
 from msgspec import Struct
 
-from mcpd.cli.install.formats import line_end, with_change
 from mcpd.errors import ConfigurationError
+from . import line_end, with_change
 
 _PART = r"(?:\"(?:[^\"\\\n]|\\.)*\"|'[^'\n]*'|[A-Za-z0-9_-]+)"
 _PAIR = re.compile(rf"[ \t]*(?P<key>{_PART}(?:[ \t]*\.[ \t]*{_PART})*)[ \t]*=[ \t]*")

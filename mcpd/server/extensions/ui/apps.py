@@ -20,8 +20,11 @@ from mcpd.protocol.types.base import Icon, Meta
 from mcpd.protocol.types.features import ReadResourceResult, Resource, TextResourceContents
 from mcpd.server.context.exchange import Exchange
 from mcpd.server.extensions.base import ExtensionHost, ResourceAddition
-from mcpd.server.extensions.ui.assets import AppFile, html_problems, load_folder
-from mcpd.server.extensions.ui.constants import (
+from mcpd.server.functions.annotations import Function
+from mcpd.server.registry.entries import ActiveExtensions, Problem
+from mcpd.server.registry.resources import FixedResource
+from .assets import AppFile, html_problems, load_folder
+from .constants import (
     FLAT_URI,
     MIME_TYPE,
     SCHEME,
@@ -34,7 +37,7 @@ from mcpd.server.extensions.ui.constants import (
     unversioned,
     versioned,
 )
-from mcpd.server.extensions.ui.meta import (
+from .meta import (
     ViewMeta,
     Visibility,
     read_view_meta,
@@ -42,16 +45,13 @@ from mcpd.server.extensions.ui.meta import (
     view_meta,
     visibility_of,
 )
-from mcpd.server.functions.annotations import Function
-from mcpd.server.registry.entries import ActiveExtensions, Problem
-from mcpd.server.registry.resources import FixedResource
 
 if TYPE_CHECKING:
     from mcpd.server.extensions.options import AppOptions
-    from mcpd.server.extensions.ui.view import View
     from mcpd.server.registry.catalog import Catalog
     from mcpd.server.registry.entries import ToolEntry
     from mcpd.server.registry.rules import Condition
+    from .view import View
 
 
 class ToolUi(Struct, eq=False, kw_only=True):

@@ -16,9 +16,9 @@ from msgspec import Struct
 from msgspec.json import decode
 
 from mcpd.protocol.jsonrpc import MALFORMED
-from mcpd.server.extensions.ui.meta import ViewMeta, read_view_meta
 from mcpd.server.folder_files import read_within
 from mcpd.server.registry.entries import Problem
+from .meta import ViewMeta, read_view_meta
 
 WARN_HTML_BYTES: Final = 1024 * 1024
 MAX_HTML_BYTES: Final = 16 * 1024 * 1024

@@ -11,12 +11,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from mcpd.protocol.schemas import Schema
-from mcpd.server.extensions.ui.apps import AppEntry, Apps, ToolUi, missing_view_problem
-from mcpd.server.extensions.ui.constants import MIME_TYPE, SCHEME, UI, has_ui, is_app_type
-from mcpd.server.extensions.ui.view import View
 from mcpd.server.functions.arguments import inside
 from mcpd.server.registry.entries import Problem
 from mcpd.server.registry.tools import FunctionTool, metadata_of
+from .apps import AppEntry, Apps, ToolUi, missing_view_problem
+from .constants import MIME_TYPE, SCHEME, UI, has_ui, is_app_type
+from .view import View
 
 
 def app_problems(apps: Apps) -> list[Problem]:

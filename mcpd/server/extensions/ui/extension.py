@@ -17,13 +17,13 @@ from mcpd.protocol.printable import printable
 from mcpd.protocol.types.base import Meta
 from mcpd.protocol.types.features import CallToolResult
 from mcpd.server.extensions.base import Extension, ExtensionHost, ResourceAddition, ToolAddition
-from mcpd.server.extensions.ui.constants import MIME_TYPE, SCHEME, UI, AppsMode, has_ui, is_app_type
+from .constants import MIME_TYPE, SCHEME, UI, AppsMode, has_ui, is_app_type
 
 if TYPE_CHECKING:
     from mcpd.server.context.context import Context
     from mcpd.server.extensions.options import AppOptions
-    from mcpd.server.extensions.ui.apps import Apps
     from mcpd.server.registry.entries import Problem, ResourceEntry
+    from .apps import Apps
 else:
     # For tools that evaluate annotations, such as `inspect.signature`: the real classes would slow every start.
     AppOptions, Context = NewType("AppOptions", dict), NewType("Context", object)
@@ -81,7 +81,7 @@ class AppsExtension(Extension):
         """The Views of the server. The first use announces the extension."""
         if self._apps is None:
             assert self.server is not None
-            from mcpd.server.extensions.ui.apps import Apps
+            from .apps import Apps
 
             self._apps = Apps(self.server, self)
             self.server.announce(self)
@@ -108,7 +108,7 @@ class AppsExtension(Extension):
         """Handle `ui=` or `view=`, `visibility=` and `ui_when=`, or `_meta` of MCP Apps."""
         given = (options.get("ui"), options.get("visibility"), options.get("ui_when"))
         if options.get("view") is not None:
-            from mcpd.server.extensions.ui.pages import view_tool
+            from .pages import view_tool
 
             return view_tool(self.apps, name, options["view"], given, meta)
         if given == (None, None, None) and not has_ui(meta):
@@ -117,7 +117,7 @@ class AppsExtension(Extension):
 
     def finish(self, result: CallToolResult, *, tool: str, is_active: bool, has_schema: bool) -> CallToolResult:
         """Return a result with text for every client, and data for Views only for clients with MCP Apps."""
-        from mcpd.server.extensions.ui.results import finished
+        from .results import finished
 
         return finished(result, has_apps=is_active, has_schema=has_schema, name=tool)
 
@@ -145,7 +145,7 @@ class AppsExtension(Extension):
 
     def joined_resource(self, entry: ResourceEntry, name_of: Callable[[str], str]) -> ResourceEntry:
         """Return a form that calls its tool by the name on the joined server."""
-        from mcpd.server.extensions.ui.pages import BundledEntry  # few servers are joined
+        from .pages import BundledEntry  # few servers are joined
 
         return entry.calling(name_of(entry.of_tool)) if isinstance(entry, BundledEntry) and entry.of_tool else entry
 
@@ -153,7 +153,7 @@ class AppsExtension(Extension):
         """Return problems that hosts would have with the apps."""
         if self._apps is None:
             return []
-        from mcpd.server.extensions.ui.checks import app_problems  # for `mcpd check` only
+        from .checks import app_problems  # for `mcpd check` only
 
         return app_problems(self._apps)
 

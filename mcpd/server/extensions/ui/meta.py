@@ -14,7 +14,8 @@ from msgspec import Struct, to_builtins
 
 from mcpd.errors import RegistrationError
 from mcpd.protocol.types.base import Meta
-from mcpd.server.extensions.ui.csp_sources import (
+from mcpd.server.registry.entries import Problem
+from .csp_sources import (
     PERMISSION_FIELDS,
     SOURCE_KINDS,
     UiCsp,
@@ -22,7 +23,6 @@ from mcpd.server.extensions.ui.csp_sources import (
     read_csp,
     validate_csp,
 )
-from mcpd.server.registry.entries import Problem
 
 # {"connectDomains": ["https://api.example.com"], …}: connectDomains, resourceDomains, frameDomains, baseUriDomains.
 Csp: TypeAlias = UiCsp | Mapping[str, Iterable[str]]

@@ -19,15 +19,15 @@ from msgspec.json import encode
 from mcpd.errors import RegistrationError
 from mcpd.protocol.types.base import Meta
 from mcpd.protocol.types.features import Resource
-from mcpd.server.extensions.ui.apps import AppEntry, Apps, ToolUi
-from mcpd.server.extensions.ui.constants import MIME_TYPE, app_uri, has_ui
-from mcpd.server.extensions.ui.meta import Visibility, view_meta
-from mcpd.server.extensions.ui.view import View, view_of
 from mcpd.server.functions.annotations import Function
 from mcpd.server.registry.catalog import Catalog
 from mcpd.server.registry.entries import ActiveExtensions, ResourceEntry
 from mcpd.server.registry.tools import FunctionTool
 from mcpd.transports.files import bundled_folder
+from .apps import AppEntry, Apps, ToolUi
+from .constants import MIME_TYPE, app_uri, has_ui
+from .meta import Visibility, view_meta
+from .view import View, view_of
 
 # The parts of each kind besides the base: a chart includes a table of its rows, and a form shows any result.
 #

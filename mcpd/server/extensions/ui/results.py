@@ -13,8 +13,8 @@ from typing import Any, Final
 from msgspec import UNSET, Raw, structs
 
 from mcpd.protocol.types.features import CallToolResult, ContentBlock, EmbeddedResource, ResourceLink, TextContent
-from mcpd.server.extensions.ui.constants import SCHEME
 from mcpd.server.registry.content import encode_data
+from .constants import SCHEME
 
 # The key of `_meta` with the data of a View, if a host drops `structuredContent`.
 VIEW_DATA: Final = "mcpd/data"

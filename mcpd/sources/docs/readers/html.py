@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from mcpd.sources.docs.page import Page, UnreadablePage, titled_page
-from mcpd.sources.docs.readers.markdown import markdown_page
-from mcpd.sources.docs.readers.text import decoded
+from .markdown import markdown_page
+from .text import decoded
 
 if TYPE_CHECKING:
     from selectolax.lexbor import LexborHTMLParser, LexborNode

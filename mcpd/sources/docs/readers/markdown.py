@@ -15,8 +15,8 @@ from collections.abc import Iterator
 from msgspec import Struct
 
 from mcpd.sources.docs.page import NO_ORDER, CodeBlock, Heading, Kind, Page, order_of, section_of, title_of
-from mcpd.sources.docs.readers.text import decoded
 from mcpd.sources.front_matter import number_in, split_page, text_in
+from .text import decoded
 
 # Each match begins with the newline before the line, which is fastest. The possessive quantifiers prevent backtracking.
 _MARK = re.compile(

@@ -22,9 +22,9 @@ from msgspec import structs
 
 from mcpd.sources.docs.notebook import UnreadableNotebook, read_notebook
 from mcpd.sources.docs.page import Kind, Page, UnreadablePage, kind_of
-from mcpd.sources.docs.readers.markdown import markdown_page, read_markdown, read_mdx
-from mcpd.sources.docs.readers.text import decoded, read_pdf, read_text
 from mcpd.transports.child import ChildProcess
+from .markdown import markdown_page, read_markdown, read_mdx
+from .text import decoded, read_pdf, read_text
 
 ISOLATED_KINDS: frozenset[Kind] = frozenset(("html", "rst", "pdf"))
 """The formats that are read in a child process."""
@@ -218,12 +218,12 @@ def _answer(request: Request) -> tuple[Page | None, str]:
 
 def _isolated_reader(kind: Kind | None) -> Callable[[str, bytes], Page]:
     if kind == "html":
-        from mcpd.sources.docs.readers.html import read_html as reader
+        from .html import read_html as reader
     elif kind == "pdf":
         reader = read_pdf
     elif kind == "rst":
         try:
-            from mcpd.sources.docs.readers.rst import read_rst as reader
+            from .rst import read_rst as reader
         except ImportError:
             raise UnreadablePage("reStructuredText needs a library: pip install 'mcpd-server[docs]'") from None
     else:

@@ -13,8 +13,8 @@ from docutils import core, nodes, utils
 from docutils.parsers.rst import Directive, directives, roles
 
 from mcpd.sources.docs.page import Page, UnreadablePage
-from mcpd.sources.docs.readers.markdown import fenced, markdown_page
-from mcpd.sources.docs.readers.text import decoded
+from .markdown import fenced, markdown_page
+from .text import decoded
 
 _IGNORED = frozenset(
     ("toctree", "index", "highlight", "currentmodule", "tabularcolumns", "automodule", "autoclass", "autofunction",
