@@ -1,6 +1,6 @@
-"""mcpd: an MCP daemon and library. The public names; all other modules are internal and may change.
+"""An MCP server and client. These are the public names; all other modules are internal and may change.
 
-Loaded by attribute access, so that `import mcpd` costs nothing that is not used.
+Each name is imported when it is first used.
 """
 
 from __future__ import annotations

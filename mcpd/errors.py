@@ -223,7 +223,7 @@ class AccessDenied(InvalidRequest):
 
 
 class RateLimited(ProtocolError):
-    """The caller asks too often; `retryAfter` in the data says in how many seconds it may again.
+    """The caller asks too often; `retryAfter` in the data says after how many seconds it may try again.
 
     Spec: 2026-07-28 basic/index, error codes: those of applications are outside of JSON-RPC's reserved range.
     """
@@ -304,7 +304,7 @@ class AuthorizationRequired(HttpError):
         self.url = url
         self.scopes = tuple(scopes)
         named = f" (scopes: {' '.join(self.scopes)})" if self.scopes else ""
-        super().__init__(message or f"{url} wants a login{named}: run mcpd login {url}", status)
+        super().__init__(message or f"{url} requires a login{named}: run mcpd login {url}", status)
 
 
 class AuthorizationFailed(TransportError):

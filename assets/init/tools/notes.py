@@ -6,7 +6,7 @@ _notes = ["Water the north bed"]
 
 
 def add_note(text: str) -> int:
-    """Keep a note, and tell how many there are.
+    """Save a note, and return the number of notes.
 
     Args:
         text: What to remember.

@@ -66,7 +66,7 @@ _WHOAMI_HELP = """Show your logins: server, issuer, client, scopes and how long 
         value_option("--port", type=click.IntRange(1, 65535), metavar="PORT", help="Let the browser return to this "
                      "port, if the client is registered with one. Default: any free port."),
         flag_option("--localhost", help="Let the browser return to localhost instead of 127.0.0.1, "
-                     "for providers that accept nothing else."),
+                     "for authorization servers that accept only that."),
         flag_option("--dpop", help="Bind the tokens to a key of this machine."),
         flag_option("--keyring", help="Store the tokens in the system's keyring."),
         flag_option("--assume-pkce", help="Log in even if the authorization server does not announce "

@@ -52,7 +52,7 @@ LOGIN = {"WWW-Authenticate": 'Bearer resource_metadata="https://x.example/m"'}
         (reply(400, {"error": "invalid"}), '/mcp: HTTP 400 Reason: {"error": "invalid"}'),
         (reply(500, {"error": "x", "error_description": "One.\nTwo."}), "/mcp: HTTP 500 Reason: One. Two."),
         (reply(401, b"who?"), "/mcp: HTTP 401 Reason: who?; give a token with --token-file"),
-        (reply(401, b"", LOGIN), "/mcp wants a login: run mcpd login http://127.0.0.1:"),
+        (reply(401, b"", LOGIN), "/mcp requires a login: run mcpd login http://127.0.0.1:"),
         (reply(401, b"who?", {"WWW-Authenticate": LOGIN["WWW-Authenticate"] + ', error="invalid_token"'}),
          "/mcp: HTTP 401 Reason: who?; give a token with --token-file FILE, in Python with headers={'Authorization': "
          "'Bearer …'}; to log in: mcpd login http://127.0.0.1:"),
