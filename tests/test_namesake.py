@@ -91,7 +91,9 @@ def test_every_advice_names_the_right_distribution() -> None:
     assert found == []
     readme = (REPOSITORY / "README.md").read_text(encoding="utf-8")
     assert [match[0] for match in wrong.finditer(readme)] == ["pip install mcpd"]
-    assert "(`pip install mcpd` is another project and overwrites files of this one.)" in readme.replace("\n", " ")
+    assert "`pip install mcpd` installs another project, which overwrites files of this one." in readme.replace(
+        "\n", " "
+    )
 
 
 def test_looking_costs_one_folder_and_no_metadata(child: Child) -> None:

@@ -505,8 +505,9 @@ class NotificationQueue:
         elif self._bytes > _PATIENCE * limits.waiting_bytes and len(self._waiting) > 1:
             exceeded = "waiting_bytes"
         if exceeded:
-            text = f"The server sent too many notifications: more than {_PATIENCE} times ClientLimits.{exceeded} wait"
-            self._ends(ConnectionLost(text))
+            most, unit = _PATIENCE * getattr(limits, exceeded), exceeded.removeprefix("waiting_")
+            limit = f"{_PATIENCE} times ClientLimits.{exceeded}"
+            self._ends(ConnectionLost(f"The server sent too many notifications: {most} {unit} wait ({limit})"))
 
     def clear(self) -> None:
         """Drop all waiting notifications."""

@@ -127,7 +127,7 @@ async def test_documents_of_ever_other_views_are_not_kept() -> None:
         for number in range(MAX_KEPT + 20):
             await host._documents.get(host.begin_call(f"t{number}").view_uri or "")
         assert len(host._documents._kept) == MAX_KEPT
-        assert host._documents._turns == {}
+        assert not host._documents._locks
 
 
 # ---------------------------------------------------------------------------------------- policy

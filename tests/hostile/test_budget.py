@@ -335,7 +335,7 @@ def events_kept() -> int:
     """The bytes that the stores of all sessions hold, whatever they say of it."""
     stores = [one for one in gc.get_objects() if isinstance(one, MemoryEventStore)]
     assert len(stores) > 1
-    return sum(len(data) for store in stores for *_, data in store._kept)
+    return sum(len(data) for store in stores for *_, data in store._events)
 
 
 # ----------------------------------------------------------------------------- the option

@@ -75,7 +75,7 @@ def copy(tmp_path: Path) -> Path:
     handlers = root / "mcpd/server/handlers/methods.py"
     text = handlers.read_text()
     imported = "from mcpd.protocol.types.words import CountWordsParams, CountWordsResult\n"
-    assert text.count("from mcpd.server.context.exchange import Exchange\n") == 1
+    assert text.count("from mcpd.server.context.exchange import ") == 1
     text = text.replace("from mcpd.server.context.exchange", f"{imported}from mcpd.server.context.exchange", 1)
     handlers.write_text(text + HANDLER)
     methods = root / "mcpd/protocol/methods.py"

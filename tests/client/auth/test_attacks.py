@@ -13,6 +13,7 @@ import pytest
 from mcpd import AuthorizationFailed, OAuth
 from mcpd.auth.fetch import Response
 from mcpd.cli.commands.login import _show_logins as show_logins
+from mcpd.cli.talk.connecting import ServerOptions
 from mcpd.cli.talk.terminal import Terminal
 from mcpd.client.auth.flow import login
 from mcpd.client.auth.steps import HttpStep, Loopback, ShowCode
@@ -124,5 +125,5 @@ async def test_a_client_id_makes_no_lines(
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     client_id = "x\nhttps://bank.example/mcp\n  issuer   https://bank.example\x1b[8m"
     FileStore().change(lambda kept: kept.add(Login(url=URL, issuer=ISSUER, client_id=client_id)))
-    assert await show_logins(Terminal(), None, as_json=False) == 0
+    assert await show_logins(Terminal(), ServerOptions(target=None, called="mcpd whoami"), as_json=False) == 0
     assert not any(line.startswith("https://bank") for line in capsys.readouterr().out.splitlines())
