@@ -188,10 +188,10 @@ class _KnownToken(Struct, frozen=True):
     principal: Principal
     key_thumbprint: str
     missing_scope: Refusal | None
+    # The principal, if the token needs no proof and grants all required scopes.
     plain: Principal | None
-    """The principal, if the token needs no proof and grants all required scopes."""
+    # The hash of the token for a proof; "" if it is not bound to a key.
     ath: str
-    """The hash of the token for a proof; "" if it is not bound to a key."""
 
 
 class Auth(Protection):
@@ -218,8 +218,8 @@ class Auth(Protection):
         # The running verifications, each with the predicates passed to `forget` since it began.
         self._running: dict[asyncio.Task[_KnownToken | Refusal], list[_Matches]] = {}
         self._endpoint = "/mcp"
+        # The scopes that the server may require. Registering a tool adds its scopes.
         self.known_scopes: set[str] = {*self.scopes}
-        """The scopes that the server may require. Registering a tool adds its scopes."""
         self.has_anonymous = False
         self.public_url = ""
         self._is_configured = bool(options.get("public_url"))
@@ -351,7 +351,7 @@ class Auth(Protection):
         return lower == "bearer" or (lower == "dpop" and self._proofs is not None)
 
     def _admitted(self, known: _KnownToken, scheme: str, headers: Mapping[str, str]) -> _Answer:
-        """Return the answer to a request with a valid token."""
+        # Return the answer to a request with a valid token.
         if known.key_thumbprint or self._proofs is not None:
             refusal = self._missing_proof(known, scheme, headers)
             if refusal is not None:
@@ -359,7 +359,7 @@ class Auth(Protection):
         return known.missing_scope or known.principal
 
     def _missing_proof(self, known: _KnownToken, scheme: str, headers: Mapping[str, str]) -> Refusal | None:
-        """Return why the sender has not proved to have the token's key, or None."""
+        # Return why the sender has not proved to have the token's key, or None.
         is_bearer = scheme.lower() == "bearer"
         if not known.key_thumbprint:
             return None if is_bearer and self._dpop != "require" else self._unbound
@@ -386,7 +386,7 @@ class Auth(Protection):
         return Refusal(401, f"{bad.why[0].upper()}{bad.why[1:]}.\n", tuple(fields), error)
 
     def _proved_url(self, path: str) -> str:
-        """Return the URL that a proof for this path must name, from the configuration and never from `Host`."""
+        # Return the URL that a proof for this path must name, from the configuration and never from `Host`.
         if not path:
             if self._own_url is None:
                 self._own_url = normalized(self.public_url) or ""
@@ -452,7 +452,7 @@ class Auth(Protection):
     # -- what came of it ---------------------------------------------------------------------
 
     def _accept(self, key: bytes, found: Verified | None) -> _KnownToken | Refusal:
-        """Cache a valid token, with the scopes that its scopes include."""
+        # Cache a valid token, with the scopes that its scopes include.
         if found is None:
             return self._failed(key, InvalidToken())
         who = found.principal

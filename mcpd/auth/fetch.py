@@ -32,11 +32,11 @@ from mcpd import __version__
 from mcpd.errors import ConfigurationError, McpdError
 from mcpd.protocol.printable import printable
 
+# Where an address is. Requests never go to `never`.
 Kind: TypeAlias = Literal["global", "private", "loopback", "never"]
-"""Where an address is. Requests never go to `never`."""
 
+# The kinds of addresses that a request may go to, besides global ones.
 Reach: TypeAlias = Collection[Literal["private", "loopback"]]
-"""The kinds of addresses that a request may go to, besides global ones."""
 
 _Address: TypeAlias = IPv4Address | IPv6Address
 
@@ -70,7 +70,7 @@ def may_reach(kind: Kind, reach: Reach) -> bool:
 
 
 def _all_in(address: _Address) -> Iterator[_Address]:
-    """Yield the address and the addresses that routers, tunnels and translators derive from it."""
+    # Yield the address and the addresses that routers, tunnels and translators derive from it.
     if not isinstance(address, IPv6Address):
         yield address
         return
@@ -296,7 +296,7 @@ async def _request(
     *,
     proxies: bool,
 ) -> Response:
-    """Send one request, if its URL is permitted."""
+    # Send one request, if its URL is permitted.
     target = _parsed_url(url, what)
     # A proxy resolves the host itself, so the check of addresses below is only a first line of defence.
     proxy = _proxy(target, what) if proxies else None
@@ -330,7 +330,7 @@ async def _request(
 
 
 async def _read(answer: aiohttp.ClientResponse, url: str, what: str, limits: Limits) -> bytes:
-    """Read the body within the limits."""
+    # Read the body within the limits.
     coding = answer.headers.get("Content-Encoding", "identity").strip().lower()
     if coding not in ("", "identity"):
         # The request asked for no compression, and compressed data may expand to any size.
@@ -370,7 +370,7 @@ def _parsed_url(url: str, what: str) -> URL:
 
 
 def _proxy(target: URL, what: str) -> URL | None:
-    """Return the proxy for an https URL, or None. Plain HTTP stays on this machine. Raises FetchError."""
+    # Return the proxy for an https URL, or None. Plain HTTP stays on this machine. Raises FetchError.
     if target.scheme != "https":
         return None
     try:
@@ -400,7 +400,7 @@ def proxy_for(url: URL) -> URL | None:
 
 
 async def _resolve(target: URL, what: str, *, is_needed: bool) -> list[tuple[socket.AddressFamily, str]]:
-    """Return all addresses of a URL's host, or none if only a proxy can resolve it. Raises FetchError."""
+    # Return all addresses of a URL's host, or none if only a proxy can resolve it. Raises FetchError.
     host = target.host or ""
     try:
         found = await asyncio.get_running_loop().getaddrinfo(host, target.port, type=socket.SOCK_STREAM)
@@ -412,7 +412,7 @@ async def _resolve(target: URL, what: str, *, is_needed: bool) -> list[tuple[soc
 
 
 def _check_addresses(target: URL, what: str, found: list[tuple[socket.AddressFamily, str]], reach: Reach) -> None:
-    """Raise FetchError unless a request may go to all these addresses."""
+    # Raise FetchError unless a request may go to all these addresses.
     kinds: set[Kind] = {kind_of(address) for _, address in found}
     for kind in ("never", "loopback", "private"):
         if kind in kinds and not may_reach(kind, reach):
@@ -423,7 +423,7 @@ def _check_addresses(target: URL, what: str, found: list[tuple[socket.AddressFam
 
 
 def _reason_of(error: Exception) -> str:
-    """Return why the request failed, without addresses, which would reveal the internal network."""
+    # Return why the request failed, without addresses, which would reveal the internal network.
     if isinstance(error, aiohttp.ClientConnectorCertificateError):
         reason = getattr(error.certificate_error, "verify_message", "") or "the name does not match"
         return f"its certificate is not trusted: {printable(reason)}"
@@ -440,7 +440,7 @@ def _reason_of(error: Exception) -> str:
 
 
 def _redirect_target(response: Response, what: str) -> str:
-    """Return the target of a redirect. Raises FetchError if it is missing."""
+    # Return the target of a redirect. Raises FetchError if it is missing.
     where = response.header("Location")
     try:
         if where:

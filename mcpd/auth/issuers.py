@@ -226,8 +226,8 @@ class IssuerKeys:
         return url
 
 
+# Claims that must have one of these values.
 Expected: TypeAlias = Mapping[str, str | Sequence[str]]
-"""Claims that must have one of these values."""
 
 _MAX_SKEW = 300.0
 # The year 10000. Later times are not valid.
@@ -335,7 +335,7 @@ def _text(claims: Mapping[str, Any], name: str) -> str:
 
 
 def _seconds(claims: Mapping[str, Any], name: str) -> float | None:
-    """Return a time in seconds since 1970, or None if it is missing. Raises InvalidToken for other values."""
+    # Return a time in seconds since 1970, or None if it is missing. Raises InvalidToken for other values.
     given = claims.get(name)
     if given is None:
         return None
@@ -345,7 +345,7 @@ def _seconds(claims: Mapping[str, Any], name: str) -> float | None:
 
 
 def _thumbprint(claims: Mapping[str, Any]) -> str:
-    """Return the thumbprint of the key that the token is bound to, or "". Raises InvalidToken for other bindings."""
+    # Return the thumbprint of the key that the token is bound to, or "". Raises InvalidToken for other bindings.
     bound = claims.get("cnf")
     if bound is None:
         return ""
@@ -379,8 +379,6 @@ class Issuer(Struct, frozen=True, kw_only=True):
 
 
 class _Source(Struct, frozen=True):
-    """An issuer with its checks and keys."""
-
     url: str
     checks: ClaimChecks
     keys: IssuerKeys | None
@@ -471,7 +469,7 @@ class Jwt(Auth):
         return _check_later(check, source.keys.refreshed(kid, alg)) if keys is None else check(_usable(keys))
 
     def _check_head(self, head: dict[str, Any]) -> tuple[str, str | None]:
-        """Return the algorithm and the key name. Raises InvalidToken."""
+        # Return the algorithm and the key name. Raises InvalidToken.
         alg, kid, kind = head.get("alg"), head.get("kid"), head.get("typ", "")
         if not isinstance(alg, str) or alg not in self._algorithms:
             raise InvalidToken(
@@ -489,7 +487,7 @@ class Jwt(Auth):
     def _check(
         self, parts: tuple[str, str, str], claims: dict[str, Any], alg: str, source: _Source, keys: list[Any]
     ) -> Verified:
-        """Check the signature, then the claims."""
+        # Check the signature, then the claims.
         if not keys:
             raise InvalidToken("the token is signed with an unknown key")
         if not any(is_signed(parts, key, alg) for key in keys[:_MAX_TRIED]):
@@ -508,7 +506,7 @@ def _usable(keys: list[VerifyingKey]) -> list[Any]:
 
 
 def _object(segment: str, what: str) -> dict[str, Any]:
-    """Return a part of a token as a JSON object. Raises InvalidToken."""
+    # Return a part of a token as a JSON object. Raises InvalidToken.
     found = object_in(segment)
     if found is None:
         raise InvalidToken(f"the {what} of the token cannot be read")

@@ -16,8 +16,8 @@ from mcpd.transports.address import is_loopback
 
 WELL_KNOWN = "/.well-known/oauth-protected-resource"
 _OAUTH, _OPENID = "/.well-known/oauth-authorization-server", "/.well-known/openid-configuration"
+# The path below the endpoint, for applications that are mounted in others.
 INSIDE = "/oauth-protected-resource"
-"""The path below the endpoint, for applications that are mounted in others."""
 
 
 def split_url(url: str) -> SplitResult | None:
@@ -74,7 +74,7 @@ def _path(public_url: str) -> str:
 
 
 def _is_mounted(public_url: str, endpoint: str) -> bool:
-    """Return whether another application serves the root of the origin, judging by the two paths."""
+    # Return whether another application serves the root of the origin, judging by the two paths.
     path, own = _path(public_url).rstrip("/"), endpoint.rstrip("/")
     return len(path) > len(own) and path.endswith(own)
 

@@ -155,7 +155,7 @@ def auth_of(settings: AuthSettings) -> Auth:
 
 
 def _add_provider(settings: AuthSettings, known: Mapping[str, Any]) -> AuthSettings:
-    """Add the settings that a provider needs."""
+    # Add the settings that a provider needs.
     if settings.issuer:
         raise ConfigurationError("provider and issuer cannot be combined: use one of them")
     expect = {**known.get("expect", {}), **settings.expect}

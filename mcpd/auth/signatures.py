@@ -57,8 +57,8 @@ def object_in(segment: str) -> dict[str, Any] | None:
     return found if isinstance(found, dict) else None
 
 
+# Takes the signed bytes and the signature, and returns whether the key made it. Does not raise.
 SignatureCheck: TypeAlias = Callable[[bytes, bytes], bool]
-"""Takes the signed bytes and the signature, and returns whether the key made it. Does not raise."""
 
 
 def signature_check(key: Any, alg: str) -> SignatureCheck | None:
@@ -101,9 +101,10 @@ def is_sound(given: Mapping[str, Any], max_bits: int) -> bool:
     return 2048 <= n.bit_length() <= max_bits and e >= 3 and e % 2 == 1
 
 
+# Accepted signature algorithms of proofs.
 ALGORITHMS = ("ES256", "EdDSA", "Ed25519", "RS256", "PS256")
-"""Accepted signature algorithms of proofs."""
 
+# The key type and curve of each asymmetric algorithm.
 KEY_TYPES: Mapping[str, tuple[str, str]] = {
     **dict.fromkeys(("RS256", "RS384", "RS512", "PS256", "PS384", "PS512"), ("RSA", "")),
     "ES256": ("EC", "P-256"),
@@ -112,13 +113,12 @@ KEY_TYPES: Mapping[str, tuple[str, str]] = {
     "EdDSA": ("OKP", "Ed25519"),
     "Ed25519": ("OKP", "Ed25519"),
 }
-"""The key type and curve of each asymmetric algorithm."""
 
 _KEY_MEMBERS = {"EC": ("crv", "kty", "x", "y"), "OKP": ("crv", "kty", "x"), "RSA": ("e", "kty", "n")}
 # The largest RSA key, in bits. Anybody may send a key, and a check with 8,192 bits takes four times as long.
 _MAX_BITS = 4096
+# Members of a JWK that only its owner may have.
 SECRET_MEMBERS = frozenset(("d", "k", "p", "q", "dp", "dq", "qi", "oth"))
-"""Members of a JWK that only its owner may have."""
 _MAX_BYTES = 8 * 1024
 _MAX_KEYS = 1_000
 _WINDOW = 300.0
@@ -257,7 +257,7 @@ class ProofChecker:
         return self._wants_nonces or len(self._seen) + len(self._seen_before) >= self._max_seen
 
     def _remember(self, thumbprint: str, jti: str) -> bool:
-        """Record that a proof was used. Returns False if it was used before."""
+        # Record that a proof was used. Returns False if it was used before.
         mark = sha256(f"{thumbprint} {jti}".encode()).digest()
         if mark in self._seen or mark in self._seen_before:
             return False
@@ -278,7 +278,7 @@ def _claims_of(segment: str) -> _Claims | None:
 
 
 def _key_of_header(segment: str) -> _KnownKey | BadProof:
-    """Return the key in the header of a proof. All proofs of a client have the same header."""
+    # Return the key in the header of a proof. All proofs of a client have the same header.
     head = object_in(segment)
     if head is None:
         return BadProof("the proof cannot be read")
@@ -300,7 +300,7 @@ def _key_of_header(segment: str) -> _KnownKey | BadProof:
 
 
 def _public_key(given: object, alg: str) -> dict[str, str] | None:
-    """Return the members for the key and its thumbprint (RFC 7638), or None if the key does not fit the algorithm."""
+    # Return the members for the key and its thumbprint (RFC 7638), or None if the key does not fit the algorithm.
     if not isinstance(given, dict) or not SECRET_MEMBERS.isdisjoint(given):
         return None
     names = _KEY_MEMBERS.get(str(given.get("kty")))
@@ -335,7 +335,7 @@ def normalized(url: str) -> str | None:
 
 
 def _unescaped(match: re.Match[str]) -> str:
-    """Decode an escaped unreserved character; write other escapes in upper case."""
+    # Decode an escaped unreserved character; write other escapes in upper case.
     text = unquote(match[0], "latin-1")
     return text if text == quote(text, safe="~") else match[0].upper()
 

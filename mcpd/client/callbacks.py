@@ -179,7 +179,6 @@ async def _sample(callbacks: Callbacks, params: Raw) -> CreateMessageResult:
 
 
 def has_callback(callbacks: Callbacks, method: str) -> bool:
-    """Whether there is a callback for a notification."""
     return method in _NOTIFICATIONS and getattr(callbacks, _NOTIFICATIONS[method][0]) is not None
 
 
@@ -510,7 +509,6 @@ class NotificationQueue:
             self._ends(ConnectionLost(f"The server sent too many notifications: {most} {unit} wait ({limit})"))
 
     def clear(self) -> None:
-        """Drop all waiting notifications."""
         self._waiting.clear()
         self._states.clear()
         self._bytes = 0
@@ -553,7 +551,6 @@ class NotificationQueue:
         return True
 
     def end_request(self) -> None:
-        """The callback has its response."""
         self._asking -= 1
 
 

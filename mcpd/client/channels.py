@@ -121,8 +121,6 @@ class _Watched:
 
 
 class _Listener:
-    """A receiver that reports each message before it passes it on."""
-
     def __init__(self, receiver: Receiver, watcher: ChannelWatcher) -> None:
         self._receiver = receiver
         self._watcher = watcher

@@ -400,8 +400,6 @@ class Client(ServerLink, ServerDetails, ToolCalls):
     async def _ask_on(
         self, method: str, params: Any, first: Raw, seconds: float | None, on_progress: OnProgress | None
     ) -> Raw:
-        """Return the final result of a request whose first result asks for input."""
-
         def ask(params: Any) -> Coroutine[Any, Any, Raw]:
             return self._send(method, params, seconds, on_progress)
 
@@ -434,13 +432,11 @@ class Client(ServerLink, ServerDetails, ToolCalls):
         return await read()
 
     async def _cached(self, method: str, parameter: str, params: Any, *, fresh: bool) -> Raw:
-        """Return the result from the cache, or from the server."""
         if self._cache is None or not self._current_era().has_result_types:
             return await self.request(method, params)
         return await self._cache.get(method, parameter, lambda: self._ask(method, params), fresh=fresh)
 
     def _require(self, capability: str, method: str, feature: str = "") -> None:
-        """Raise LocalProtocolError if the server does not offer a capability."""
         # Spec: 2025-11-25 basic/lifecycle, operation: "Only use capabilities that were successfully negotiated".
         announced = getattr(self.server_capabilities, capability)
         is_offered = announced is not None and (not feature or bool(getattr(announced, feature)))
@@ -482,7 +478,6 @@ _decoder: Callable[..., Decoder[Any]] = cache(Decoder)
 
 
 def _read(method: str, kind: type[T], raw: Raw) -> T:
-    """Decode a result. Raises ProtocolError, which names the invalid member."""
     try:
         found: T
         try:

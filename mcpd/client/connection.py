@@ -104,7 +104,6 @@ class ClientConnection:
     # ---------------------------------------------------------------------------------------- receiving
 
     def receive(self, frame: bytes) -> None:
-        """Process a frame."""
         if self.is_lost:
             return
         session = self.session
@@ -131,7 +130,6 @@ class ClientConnection:
         self._lose(error if isinstance(error, ConnectionLost) else ConnectionLost(text))
 
     def waits_for(self, request_id: Id) -> bool:
-        """Whether that request still has no response."""
         return request_id in self.session.pending
 
     def failed(self, request_id: Id | None, error: McpdError) -> None:
@@ -158,7 +156,6 @@ class ClientConnection:
             task.cancel()
 
     def loss_error(self) -> McpdError:
-        """Return an error with the reason why the connection has ended."""
         return _copy_of(self._lost or ConnectionLost("the connection has ended"))
 
     def report_change(self, method: str, params: Raw) -> None:
@@ -193,7 +190,6 @@ class ClientConnection:
         return [task for task in self._tasks if task is not asyncio.current_task()]
 
     def _process_events(self) -> None:
-        """Handle the events of the session, then send its messages."""
         session = self.session
         for event in session.events():
             self._handle(event)
@@ -201,7 +197,6 @@ class ClientConnection:
             self.flush()
 
     def flush(self) -> None:
-        """Send the messages that the session has queued."""
         session, channel = self.session, self.channel
         frames, session.outgoing = session.outgoing, []  # like `data_to_send`
         for frame, request_id, method, heading in frames:
@@ -345,7 +340,6 @@ class ClientConnection:
         return request
 
     async def answer(self, request: ClientRequest, timeout: float | None) -> Raw:
-        """Return the result of a request that the session has queued."""
         if self._lost is not None:
             self.session.cancel(request.id, "")
             self.session.data_to_send()
@@ -396,7 +390,6 @@ class ClientConnection:
                 self._notifications.end_request()
 
     def _schedule_timeouts(self, deadline: float | None) -> None:
-        """Check for requests that have timed out at this time or earlier."""
         if deadline is None or self._timeouts_at <= deadline:
             return
         if self._timer is not None:

@@ -136,13 +136,11 @@ class Subscription:
                 await self._listen_to(self._uris | {uri}, timeout, added=uri)
 
     async def unsubscribe(self, uri: str, timeout: float | None) -> None:
-        """End the subscription to a resource."""
         async with self._changing:
             if uri in self._uris:
                 await self._listen_to(self._uris - {uri}, timeout)
 
     async def end(self) -> None:
-        """Stop listening."""
         if self._task is not None:
             await _stop(self._task)
 
@@ -263,7 +261,6 @@ class Subscription:
         return False
 
     def _report_missed_changes(self) -> None:
-        """Report changes that may have happened between two subscriptions."""
         self._interests.uris.update(self._uris)
         for method, params in self._interests.may_have_changed(self._connection.session.server_capabilities):
             self._connection.report_change(method, params)
@@ -371,7 +368,6 @@ class LegacyEra:
         self.connection = connection
 
     async def begin(self, interests: Interests, timeout: float | None) -> None:
-        """Request the notifications that the program wants. Refusals are logged."""
         try:
             if interests.log_level is not None:
                 await self.set_log_level(interests.log_level, timeout)
@@ -381,22 +377,18 @@ class LegacyEra:
             log.warning("not all subscriptions could be renewed: %s", printable(error))
 
     async def subscribe(self, uri: str, timeout: float | None) -> None:
-        """Subscribe to changes of a resource. Raises the errors of a request."""
         await self.connection.request("resources/subscribe", {"uri": uri}, timeout=timeout)
 
     async def unsubscribe(self, uri: str, timeout: float | None) -> None:
-        """End the subscription to a resource."""
         await self.connection.request("resources/unsubscribe", {"uri": uri}, timeout=timeout)
 
     async def end(self) -> None:
         """Subscriptions end with the connection."""
 
     async def set_log_level(self, level: LogLevel, timeout: float | None) -> None:
-        """Request log messages of this level and above."""
         await self.connection.request("logging/setLevel", {"level": level}, timeout=timeout)
 
     def roots_changed(self) -> None:
-        """Notify the server that the roots have changed."""
         self.connection.session.notify("notifications/roots/list_changed")
         self.connection.flush()
 
@@ -417,7 +409,6 @@ class ModernEra:
         self.end = self._subscription.end
 
     async def begin(self, interests: Interests, timeout: float | None) -> None:
-        """Request the notifications that the program wants. Refusals are logged."""
         if interests.log_level is not None:
             await self.set_log_level(interests.log_level, timeout)
         await self._subscription.begin(interests)

@@ -86,7 +86,6 @@ class Prefix:
         self._is_used = is_used
 
     def name(self, name: str) -> str:
-        """Return a tool's or prompt's name in the group."""
         return f"{self._server}_{name}" if self._is_used else name
 
     def own_name(self, name: str) -> str | None:
@@ -94,7 +93,6 @@ class Prefix:
         return _without_prefix(f"{self._server}_", name)
 
     def uri(self, uri: str) -> str:
-        """Return a URI or URI template in the group."""
         scheme, colon, rest = uri.partition(":")
         if not self._is_used or scheme.lower() in _OWN_SCHEMES:
             return uri
@@ -112,11 +110,9 @@ class Prefix:
         return _without_prefix(f"{self._server}+", uri)
 
     def tool(self, tool: Tool) -> Tool:
-        """Return a tool with its name in the group."""
         return replace(tool, name=self.name(tool.name), meta=self._meta(tool.meta))
 
     def content(self, block: T) -> T:
-        """Return content with its URIs in the group."""
         if isinstance(block, ResourceLink | TextResourceContents | BlobResourceContents):
             return replace(block, uri=self.uri(block.uri))
         if isinstance(block, EmbeddedResource):
@@ -126,7 +122,6 @@ class Prefix:
         return block
 
     def _meta(self, meta: dict[str, Any] | None) -> dict[str, Any] | None:
-        """Replace the URI of the tool's view."""
         if not meta or not self._is_used:
             return meta
         found = dict(meta)
@@ -181,11 +176,9 @@ class GroupMember:
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Start connecting."""
         self._task = asyncio.get_running_loop().create_task(self._run())
 
     async def aclose(self) -> None:
-        """Close the connection, and stop trying."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait([self._task])
@@ -209,7 +202,6 @@ class GroupMember:
         self._uris.add(uri)
 
     async def unsubscribe(self, uri: str) -> None:
-        """End the subscription to a resource."""
         self._uris.discard(uri)
         if self.client is not None:
             await self.client.unsubscribe(uri)
@@ -311,7 +303,6 @@ class GroupLists:
 
     @property
     def collisions(self) -> list[Collision]:
-        """Entries of the last lists that are hidden because another server has an entry of the same name."""
         return [collision for collisions in self._collisions.values() for collision in collisions]
 
     async def entries(self, kind: Kind, *, fresh: bool = False) -> list[Any]:
@@ -376,7 +367,6 @@ class GroupLists:
         return self._owners[kind].get(name)
 
     def _matching_template(self, uri: str) -> tuple[GroupMember, str] | None:
-        """Return the server with a template that the URI matches."""
         from mcpd.server.registry.uri_template import UriTemplate
 
         for member, template in self._owners.get("template", {}).values():

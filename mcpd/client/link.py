@@ -325,7 +325,6 @@ class ServerLink:
         return isinstance(self._target, (CommandTarget, UrlTarget, InProcess))
 
     def _lost(self, connection: ClientConnection, error: McpdError) -> None:
-        """Handle the end of a connection."""
         if connection.is_closed or connection is not self._open:
             return  # closed by this client, or replaced
         if self.on_lost is not None:
@@ -451,7 +450,6 @@ class ServerLink:
         return False
 
     def _may_repeat(self, method: str, params: Any, error: ConnectionLost) -> bool:
-        """Whether a request that failed with this error may be repeated."""
         if not self._may_reconnect:
             return False
         if isinstance(error, CannotConnect):

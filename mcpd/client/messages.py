@@ -137,16 +137,12 @@ def _identity(meta: Any) -> Implementation | None:
 
 
 class _PlainResult(Struct, forbid_unknown_fields=True):
-    """A response that contains only a result."""
-
     jsonrpc: Literal["2.0"]
     id: Id
     result: Raw
 
 
 class _Bearer(Struct):
-    """The fields that can be read in an invalid message."""
-
     id: Id | None = None
     method: Raw = ABSENT
 
@@ -157,7 +153,6 @@ _read_bearer = Decoder(_Bearer).decode
 
 
 def is_utf8(frame: bytes) -> bool:
-    """Whether a frame is valid UTF-8."""
     try:
         frame.decode()
     except UnicodeDecodeError:
@@ -201,7 +196,6 @@ class Envelope:
         self._written = Raw(encode(self._meta))
 
     def set_log_level(self, level: LogLevel) -> None:
-        """Request log messages of this level and above."""
         self._meta[f"{META}logLevel"] = level
         self._written = Raw(encode(self._meta))
 
@@ -249,7 +243,6 @@ class Headings:
         self._mirrors = earlier._mirrors
 
     def set_version(self, version: str, *, in_session: bool) -> None:
-        """Use this version from now on."""
         self.other = Heading(is_request=False, in_session=in_session, version=version)
         self._request = Heading(is_request=True, in_session=in_session, version=version)
 

@@ -97,7 +97,6 @@ def _can_check() -> bool:
 
 
 def _count_values(value: Any, most: int) -> int:
-    """Count the values in a value, including itself, up to `most`."""
     return sum(1 for _ in islice(_values(value), most))
 
 
@@ -187,7 +186,6 @@ def _nodes(part: Any, *, is_whole: bool) -> Iterator[Any]:
 
 
 def _values(value: Any) -> Iterator[Any]:
-    """Yield a value and all values in it."""
     waiting = [value]
     while waiting:
         value = waiting.pop()

@@ -226,7 +226,6 @@ async def read_list(
 
 
 def _page(method: str, member: str, raw: Raw, limits: ClientLimits) -> tuple[list[Raw], str | None]:
-    """Return the entries of one page, and the cursor of the next one."""
     try:
         page = _read_page(raw)
         listed = page.get(member, Raw(b"null"))

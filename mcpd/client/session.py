@@ -131,8 +131,6 @@ class ResponseReceived(Struct, frozen=True):
 
 
 class ProgressReceived(Struct, frozen=True):
-    """Progress of a request."""
-
     request: ClientRequest
     params: ProgressParams
 
@@ -302,7 +300,6 @@ class ClientSession:
         return request
 
     def _send_other(self, frame: bytes, request_id: Id | None, method: str | None) -> None:
-        """Queue a notification or a response."""
         heading = None if self.headings is None else self.headings.other
         self.outgoing.append((frame, request_id, method, heading))
 

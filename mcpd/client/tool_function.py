@@ -107,8 +107,6 @@ def _functions(tools: Iterable[Tool], names: tuple[str, ...], make: Callable[[_P
 
 
 class _Plan:
-    """The signature and docstring of a function, and the conversion of its arguments and result."""
-
     def __init__(self, tool: Tool) -> None:
         self.tool = tool
         self.schema = _as_dict(tool.input_schema)
@@ -187,7 +185,6 @@ class _Plan:
         return {**others, **{self._keys[name]: value for name, value in bound.items() if name not in dropped}}
 
     def value(self, result: CallToolResult) -> Any:
-        """Return the value of a result."""
         value = plain_value(result)
         # Versions before 2026-07-28 only allow objects, so other values and their schemas are wrapped.
         is_wrapped = isinstance(value, dict) and value.keys() == {"result"} and result.structured_content is not UNSET
@@ -207,7 +204,6 @@ def _as_dict(schema: Any) -> dict[str, Any]:
 
 
 def _identifier(name: str, taken: set[str]) -> str:
-    """Return a valid and unique Python identifier."""
     wanted = re.sub(r"\W", "_", name) or "_"
     if wanted[0].isdigit():
         wanted = f"_{wanted}"

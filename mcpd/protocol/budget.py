@@ -52,7 +52,6 @@ class Budget:
 
     @property
     def most(self) -> int:
-        """The limit in bytes."""
         if self._most <= 0:
             self._most = machine_memory() // 2
         return self._most
@@ -63,7 +62,6 @@ class Budget:
 
     @property
     def used(self) -> int:
-        """The bytes that are taken."""
         with self._lock:
             self._settle()
             return self._used
@@ -144,7 +142,6 @@ class Charge:
         return True
 
     def add(self, size: int) -> bool:
-        """Take `size` more bytes."""
         return self.set(self.size + size)
 
     def __del__(self) -> None:
@@ -171,7 +168,6 @@ class ChargedTexts:
         return True
 
     def discard(self, text: str) -> None:
-        """Remove a string, if it is there."""
         if text in self._texts:
             self._texts.discard(text)
             self._charge.add(-len(text) - self._overhead)

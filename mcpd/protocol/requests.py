@@ -92,7 +92,6 @@ class PendingRequests(Generic[Pending]):
         return min((one.deadline for one in self.by_id.values() if one.deadline is not None), default=None)
 
     def add(self, request: Pending) -> Id:
-        """Add a request and return its id."""
         number = self._last = self._last + 1
         request_id = request.id = f"{self._prefix}{number}" if self._prefix else number
         self.by_id[request_id] = request
@@ -133,7 +132,6 @@ class PendingRequests(Generic[Pending]):
         return overdue
 
     def take_all(self) -> list[Pending]:
-        """Remove and return all requests."""
         requests, self.by_id = list(self.by_id.values()), {}
         return requests
 
@@ -177,7 +175,6 @@ class RequestsInFlight(Struct, Generic[InFlight], eq=False):
         return iter(list(self.by_id.values()))
 
     def __contains__(self, request_id: object) -> bool:
-        """Return whether an id is in use."""
         return request_id in self.by_id
 
     def add(self, request: InFlight) -> None:

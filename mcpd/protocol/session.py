@@ -274,7 +274,6 @@ class Session:
             self.watched.discard(uri)
 
     def is_watched(self, uri: str) -> bool:
-        """Whether the client has subscribed to a resource."""
         return self.watched is not None and uri in self.watched
 
     # -- receiving ---------------------------------------------------------------------------

@@ -89,12 +89,12 @@ class ConnectionLimit:
         # Descriptors for the files, pipes and child processes of tools.
         reserve = min(_RESERVE, soft // 4)
         self.most = max(1, soft - reserve - (0 if limits is None else _open_now()))
+        # The connections that one acceptor may accept per iteration: uncounted ones may use half of the reserve.
         self.at_once = max(1, min(_AT_ONCE, reserve // (2 * _UNCOUNTED_TURNS)))
-        """The connections that one acceptor may accept per iteration: uncounted ones may use half of the reserve."""
         self.count = 0
         self._descriptors = soft
+        # These pause while the limit is reached.
         self.acceptors: set[Acceptor] = set()
-        """These pause while the limit is reached."""
         self._logged = -_LOG_EVERY
 
     def check(self, configured: int) -> None:
@@ -107,7 +107,6 @@ class ConnectionLimit:
             )  # fmt: skip
 
     def opened(self) -> None:
-        """Count a new connection."""
         self.count += 1
         if self.count >= self.most:
             for acceptor in self.acceptors:
@@ -123,7 +122,6 @@ class ConnectionLimit:
         return self.count > self.most + self.at_once
 
     def ended(self) -> None:
-        """Count the end of a connection."""
         self.count -= 1
         if self.count < self.most:
             for acceptor in self.acceptors:

@@ -97,7 +97,6 @@ def is_local(listening: Iterable[socket.socket]) -> bool:
 
 
 def close(listening: Iterable[socket.socket]) -> None:
-    """Close all sockets."""
     for one in listening:
         one.close()
 
@@ -226,7 +225,7 @@ def _is_left_behind(path: str) -> bool:
 
 
 async def _resolve(address: Address) -> list[str]:
-    """Return the IP addresses of a host, in the resolver's order."""
+    # Return the IP addresses of a host, in the resolver's order.
     if not address.host:
         return list(_LOOPBACK)
     loop = asyncio.get_running_loop()
@@ -300,10 +299,8 @@ def _explain(error: OSError, address: Address) -> str:
 
 
 def _family(host: str) -> int | None:
-    """Return AF_INET or AF_INET6 for an IP address, None for a name.
-
-    Only link-local IPv6 addresses may have a zone, the name of a network interface (RFC 4007 section 11).
-    """
+    # Return AF_INET or AF_INET6 for an IP address, None for a name.
+    # Only link-local IPv6 addresses may have a zone, the name of a network interface (RFC 4007 section 11).
     address, has_zone, zone = host.partition("%")
     is_zone = zone.isascii() and zone.replace("-", "").replace("_", "").replace(".", "").isalnum()
     for family in (socket.AF_INET, socket.AF_INET6):

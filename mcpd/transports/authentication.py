@@ -75,8 +75,8 @@ class Refusal(Struct, frozen=True):
         return "application/json", encode(members)
 
 
+# Takes the headers of a request (with lower-case names and credentials) and returns its principal or a refusal.
 Authenticator: TypeAlias = Callable[[Mapping[str, str]], Principal | Refusal | Awaitable[Principal | Refusal]]
-"""Takes the headers of a request (with lower-case names and credentials) and returns its principal or a refusal."""
 
 
 def unavailable(text: str) -> Refusal:
@@ -361,10 +361,10 @@ class HandshakeFields:
     __slots__ = ("_lines", "path", "user")
 
     def __init__(self, path: str, fields: Sequence[tuple[bytes, bytes]], user: Principal) -> None:
+        # The requested path, with its query.
         self.path = path
-        """The requested path, with its query."""
+        # The authenticated user.
         self.user = user
-        """The authenticated user."""
         # Stored as one string to save memory, and without credentials.
         kept = Origin("websocket", fields=fields).headers()
         self._lines = "\n".join(f"{name}:{value}" for name, value in kept.items()).encode("latin-1")

@@ -22,11 +22,11 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
+# How long a child may take to end before it gets the next signal.
 GRACE_SECONDS = 2.0
-"""How long a child may take to end before it gets the next signal."""
 
+# Whether there are process groups. Windows has none, and no SIGKILL either.
 HAS_GROUPS = hasattr(os, "killpg")
-"""Whether there are process groups. Windows has none, and no SIGKILL either."""
 
 KILL = getattr(signal, "SIGKILL", signal.SIGTERM)
 
@@ -122,7 +122,6 @@ class ChildProcess:
                 self._process.send_signal(number)
 
     def kill(self) -> None:
-        """Kill the child and everything that it has started."""
         self.signal_group(KILL)
 
     def group_runs(self) -> bool:
@@ -181,7 +180,7 @@ class ChildProcess:
 
 
 async def _until_readable(descriptor: int) -> None:
-    """Wait for a descriptor to become readable, and close it."""
+    # Wait for a descriptor to become readable, and close it.
     loop = asyncio.get_running_loop()
     readable = asyncio.Event()
     loop.add_reader(descriptor, readable.set)

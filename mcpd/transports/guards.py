@@ -81,8 +81,8 @@ class Guard:
 
     def __init__(self, access: Access, bound: str = "") -> None:
         self._remedy = access.remedy
+        # Whether hosts and origins are checked; only an embedding application can turn this off.
         self.checks_source = True
-        """Whether hosts and origins are checked; only an embedding application can turn this off."""
         named = ("allowed_hosts", "allowed_origins") if access.is_hosted else ("--allow-host", "--allow-origin")
         self._hosts = {_host_setting(host, named[0]) for host in access.hosts}
         self._origins = {_origin_setting(origin, named[1]) for origin in access.origins}
@@ -98,8 +98,8 @@ class Guard:
         self.has_token = access.token is not None
         self.protection = access.protection
         authenticate = access.authenticate if access.token is None else TokenAuthenticator(access.token)
+        # Calls the authenticator; None if there is no authenticator.
         self.authentication: Authentication | None = None
-        """Calls the authenticator; None if there is no authenticator."""
         if authenticate is not None:
             self.authentication = Authentication(authenticate, access.authenticate_timeout)
 
@@ -161,7 +161,7 @@ class Guard:
 
 
 def _name(authority: str) -> str | None:
-    """Return the host in `host[:port]`, in lower case, with the brackets of IPv6; None if it is malformed."""
+    # Return the host in `host[:port]`, in lower case, with the brackets of IPv6; None if it is malformed.
     match = _authority(authority)
     return None if match is None else match[1].lower()
 

@@ -30,8 +30,8 @@ class MemoryChannel:
         self._is_closed = False
         self._has_ended = False
         self.other: MemoryChannel = self
+        # Awaited at the end of `aclose`.
         self.after_close: Callable[[], Awaitable[None]] | None = None
-        """Awaited at the end of `aclose`."""
 
     def start(self, receiver: Receiver) -> None:
         """Pass frames to `receiver`, starting with those that arrived before."""
@@ -50,7 +50,6 @@ class MemoryChannel:
         self.send(frame, related_request_id, method)
 
     def origin(self, related_request_id: Id | None = None) -> Origin:
-        """Return the origin of all requests of this connection."""
         return Origin("memory")
 
     async def drain(self) -> None:
@@ -69,7 +68,6 @@ class MemoryChannel:
         self._is_paused = True
 
     def resume(self) -> None:
-        """Deliver the waiting frames."""
         self._is_paused = False
         self._schedule()
 

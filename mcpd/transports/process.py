@@ -27,13 +27,13 @@ from mcpd.protocol.printable import mask_command, printable, printable_lines
 from .child import GRACE_SECONDS, HAS_GROUPS, ChildProcess, reason_not_started, signal_name
 from .stdio import MAX_FRAME_BYTES, StdioChannel, unread
 
+# The rate limit allows bursts of this many seconds, so that tracebacks are copied whole.
 BURST_SECONDS = 16.0
-"""The rate limit allows bursts of this many seconds, so that tracebacks are copied whole."""
 
 LAST_BYTES = 4096
 LAST_LINES = 5
+# The size of the end that is kept, and the part of it that an error message quotes.
 LAST_CHARACTERS = 800
-"""The size of the end that is kept, and the part of it that an error message quotes."""
 
 _STDERR = 2
 _READ_BYTES = 65536
@@ -56,8 +56,8 @@ class StderrCopy:
         self._rate = bytes_per_second
         self._allowed = self._most = bytes_per_second * BURST_SECONDS
         self._at = self._loop.time()
+        # How much was not passed on, and not last_lines yet.
         self.dropped_bytes = 0
-        """How much was not passed on, and not last_lines yet."""
         self._is_open = True
         self._last = b""
         self._decoder = getincrementaldecoder("utf-8")("replace") if os.isatty(_STDERR) else None
@@ -139,11 +139,11 @@ def _write(data: bytes) -> int:
     return written
 
 
+# How much of what a child writes to stderr is passed on, in the long run.
 STDERR_BYTES_PER_SECOND = 65536.0
-"""How much of what a child writes to stderr is passed on, in the long run."""
 
+# How long a child that has closed its stdout may take to end, before its connection ends without an exit code.
 EXIT_SECONDS = 0.5
-"""How long a child that has closed its stdout may take to end, before its connection ends without an exit code."""
 
 _LONG_NAME = 200
 
@@ -223,10 +223,8 @@ class ProcessChannel:
         return kind(f"{self._name}: {text}{f'; stderr: {last_lines}' if last_lines else ''}")
 
     def _has_read_nothing(self) -> bool:
-        """Whether all that was ever sent to the child waits in the pipe, or before it: then it has done nothing of it.
-
-        A child that is quick to end is gone before the first line is written, and that line is in no pipe.
-        """
+        # Whether all that was ever sent to the child waits in the pipe, or before it: then it has done nothing of it.
+        # A child that is quick to end is gone before the first line is written, and that line is in no pipe.
         return unread(self._descriptors[1]) + self._channel.untaken_bytes == self._sent
 
     async def _watch(self) -> None:
@@ -241,11 +239,9 @@ class ProcessChannel:
         self._channel.pause()
 
     def resume(self) -> None:
-        """Read on."""
         self._channel.resume()
 
     def send(self, frame: bytes, related_request_id: Id | None = None, method: str | None = None) -> None:
-        """Queue one line for the child."""
         self._sent += len(frame) + 1
         self._channel.send(frame)
 
@@ -254,11 +250,9 @@ class ProcessChannel:
         self._channel.send_separately(frame)
 
     async def drain(self) -> None:
-        """Wait until the child has taken what was queued."""
         await self._channel.drain()
 
     def origin(self, related_request_id: Id | None = None) -> Origin:
-        """The process at the other end."""
         return Origin("stdio")
 
     async def aclose(self, reason: str = "") -> None:

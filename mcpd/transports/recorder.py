@@ -36,20 +36,20 @@ from mcpd.protocol.printable import (
 )
 from .files import try_lock
 
+# The number of this format, in the first line of each run. It changes if readers have to distinguish two formats.
 FORMAT = 1
-"""The number of this format, in the first line of each run. It changes if readers have to distinguish two formats."""
 
+# The default size at which a file is full.
 MAX_FILE_BYTES = 64 * 1024 * 1024
-"""The default size at which a file is full."""
 
+# The recorder examines only both ends of a longer message.
 MAX_DECODED_BYTES = 16 * 1024 * 1024
-"""The recorder examines only both ends of a longer message."""
 
+# How many bytes may wait for the disk.
 MAX_PENDING_BYTES = 32 * 1024 * 1024
-"""How many bytes may wait for the disk."""
 
+# How long `record` waits for the disk when too much is pending. After that the bytes are left out and counted.
 PATIENCE_SECONDS = 1.0
-"""How long `record` waits for the disk when too much is pending. After that the bytes are left out and counted."""
 
 Source: TypeAlias = Literal["host", "server", "stderr"]
 SOURCES: tuple[Source, ...] = ("host", "server", "stderr")
@@ -111,8 +111,8 @@ class LineSplitter:
         self._max_bytes = max(max_bytes, MAX_DECODED_BYTES)
         self._parts: list[bytes] = []
         self._kept = 0
+        # How many bytes of an unfinished line have arrived.
         self.size = 0
-        """How many bytes of an unfinished line have arrived."""
         self._tail = b""
 
     def feed(self, data: bytes) -> list[Line]:
@@ -201,7 +201,7 @@ def _shortened(value: Any, most: int, name: str = "") -> Any:
 
 
 def _identity(data: bytes, size: int, tail: bytes) -> dict[str, Any]:
-    """The id and method of a message that is not written whole."""
+    # The id and method of a message that is not written whole.
     head = head_of(data) if size <= MAX_DECODED_BYTES else None
     if head is not None:
         found = {"id": head.id, "method": head.method, "error": True if head.error else None}
@@ -302,7 +302,6 @@ class TraceFile:
         self._size = os.fstat(self._descriptor).st_size
 
     def close(self) -> None:
-        """Close the file."""
         os.close(self._descriptor)
 
     def _open(self) -> int:
@@ -473,8 +472,8 @@ class _Pending(Struct, frozen=True):
     is_whole: bool = False
 
 
+# Each text in a message is cut to this length.
 MAX_CHARACTERS = 200
-"""Each text in a message is cut to this length."""
 
 log = logging.getLogger("mcpd")
 
@@ -497,5 +496,4 @@ class WireLog(Observer):
         self._recorder.record_message("server", frame.data, connection=frame.connection)
 
     def close(self) -> None:
-        """Write what is pending, and close the file."""
         self._recorder.close()

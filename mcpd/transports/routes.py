@@ -82,7 +82,7 @@ def values_across(fixed: Sequence[str], path: str, wide: Collection[int]) -> lis
 
 
 def _up_to(places: Collection[int], length: int) -> list[int]:
-    """Return for each character the last of these places up to it, or -1."""
+    # Return for each character the last of these places up to it, or -1.
     found, last = [], -1
     for at in range(length + 1):
         if at in places:
@@ -192,8 +192,8 @@ class Route:
         self.public = public
         self.any_origin = any_origin
         self.max_body_bytes = max_body_bytes
+        # The texts around its parameters; None without parameters.
         self.between, self._names = _parts_of(path, where)
-        """The texts around its parameters; None without parameters."""
         self.is_async = _is_async(function)
         self.takes_request = _takes_request(function, where)
 
@@ -226,7 +226,7 @@ def _parts_of(path: str, where: str) -> tuple[tuple[str, ...] | None, tuple[str,
 
 
 def _takes_request(function: Callable[..., object], where: str) -> bool:
-    """Return whether a function takes the request. Raises RegistrationError for other parameters."""
+    # Return whether a function takes the request. Raises RegistrationError for other parameters.
     if not callable(function):
         raise RegistrationError(f"{where}: {function!r} is not a function")
 
@@ -252,7 +252,7 @@ def _takes_request(function: Callable[..., object], where: str) -> bool:
 
 
 def _is_async(function: Any) -> bool:
-    """Return whether a call returns a coroutine, also for partials and objects with an async `__call__`."""
+    # Return whether a call returns a coroutine, also for partials and objects with an async `__call__`.
     while isinstance(function, partial):
         function = function.func
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)

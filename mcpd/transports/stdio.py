@@ -53,7 +53,7 @@ _LOOK_SECONDS = 0.25
 
 
 def _is_hung_up(fd: int) -> bool:
-    """Return whether the peer has closed its sending side, even if there are bytes left to read."""
+    # Return whether the peer has closed its sending side, even if there are bytes left to read.
     poll = select.poll()
     poll.register(fd, getattr(select, "POLLRDHUP", 0))
     return bool(poll.poll(0))
@@ -122,12 +122,10 @@ class DelayedResults(Struct, eq=False):
             self._set_timer()
 
     async def settle(self) -> None:
-        """Wait until no frame is held."""
         if self._held:
             await self._settled.wait()
 
     def close(self) -> None:
-        """Drop the held frames."""
         self._held.clear()
         self._settled.wake()
         if self._timer is not None:
@@ -294,7 +292,6 @@ class StdioChannel:
         self._stop_reading()
 
     def resume(self) -> None:
-        """Continue reading."""
         self._is_paused = False
         if not self.is_congested or self._always_reads:
             self._read_on()
@@ -342,10 +339,8 @@ class StdioChannel:
         return True
 
     def _is_refused(self, frame: bytes, queued: int) -> bool:
-        """Whether a large answer, the last that was queued, finds no memory behind those that nobody reads.
-
-        An error has taken its place then.
-        """
+        # Whether a large answer, the last that was queued, finds no memory behind those that nobody reads.
+        # An error has taken its place then.
         if self._always_reads or self._charge.set(self._unsent_bytes + queued):
             return False
         answer = OversizedMessage(frame[:END_BYTES], b"")
@@ -415,7 +410,7 @@ class StdioChannel:
                 self._watch()
 
     def _write(self) -> None:
-        """Write as much of the queue as the kernel accepts."""
+        # Write as much of the queue as the kernel accepts.
         unsent = self._unsent
         try:
             while unsent:
@@ -458,14 +453,14 @@ class StdioChannel:
             self._loop.remove_writer(self._fd_out)
 
     def _relax(self) -> None:
-        """Everything is written: wake up senders and the reader."""
+        # Everything is written: wake up senders and the reader.
         if self.is_congested:
             self.is_congested = False
             self._read_on()
         self._drained.wake()
 
     def _break(self, error: OSError) -> None:
-        """The reader of the output has gone."""
+        # The reader of the output has gone.
         self._is_broken = True
         self._drop()
         self._lose(f"stdout is closed: {error.strerror}")
@@ -487,13 +482,13 @@ class StdioChannel:
     # -- a peer that reads nothing -----------------------------------------------------------
 
     def _watch(self) -> None:
-        """Poll for the end of the input while reading is paused."""
+        # Poll for the end of the input while reading is paused.
         if self._watching is None and self._can_poll_in and hasattr(select, "poll"):  # not on Windows
             self._seen_bytes, self._seen_at = self._taken_bytes, self._loop.time()
             self._watching = self._loop.call_later(_LOOK_SECONDS, self._poll)
 
     def _poll(self) -> None:
-        """Close if the peer has hung up and does not read its answers."""
+        # Close if the peer has hung up and does not read its answers.
         self._watching = None
         if not self.is_congested or self._has_ended:
             return
@@ -514,7 +509,6 @@ class StdioChannel:
             await self._drained.wait()
 
     def origin(self, related_request_id: Id | None = None) -> Origin:
-        """Return the origin of all requests of this connection."""
         return Origin("stdio")
 
     async def aclose(self, reason: str = "") -> None:
@@ -606,7 +600,6 @@ class StdioListener:
         self._channel = StdioChannel(fd_in, fd_out, max_frame_bytes=max_frame_bytes or MAX_FRAME_BYTES)
 
     async def start(self, accept: Accept) -> None:
-        """Start reading."""
         self._channel.start(accept(self._channel, is_only=True))
 
     def pause(self) -> None:

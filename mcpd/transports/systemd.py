@@ -12,8 +12,8 @@ from contextlib import suppress
 
 from mcpd.errors import ConfigurationError
 
+# The prefix of addresses that name inherited sockets.
 HANDED_OVER = "fd://"
-"""The prefix of addresses that name inherited sockets."""
 
 _FIRST = 3
 _MOST = 1024
@@ -72,7 +72,7 @@ def _copy_of(number: int, address: str) -> socket.socket:
 
 
 def _handed_over() -> tuple[int, list[str]]:
-    """Return the number of inherited sockets and their names."""
+    # Return the number of inherited sockets and their names.
     own = os.getpid()
     if own not in _taken:
         pid, count = os.environ.get("LISTEN_PID", ""), os.environ.get("LISTEN_FDS", "")

@@ -144,8 +144,8 @@ def host_of(uri: str) -> str:
 
 log = logging.getLogger("mcpd")
 
+# How clients may authenticate. `none` comes first, because some clients look for it.
 METHODS = ("none", "client_secret_basic", "client_secret_post", "private_key_jwt")
-"""How clients may authenticate. `none` comes first, because some clients look for it."""
 
 LIMITS = Limits(max_bytes=5 * 1024, seconds=5.0, redirects=0)
 MIN_SECONDS, MAX_SECONDS = 300.0, 86400.0
@@ -249,7 +249,7 @@ def public_reason(error: FetchError) -> str:
 
 
 def _read(id: str, document: Mapping[str, Any]) -> Client:
-    """Return the client that a document describes. Raises OAuthError."""
+    # Return the client that a document describes. Raises OAuthError.
     if document.get("client_id") != id:
         raise OAuthError("invalid_client", "the client_id in the client's document is not its URL")
     if "client_secret" in document or "client_secret_expires_at" in document:
@@ -264,7 +264,7 @@ def _read(id: str, document: Mapping[str, Any]) -> Client:
 
 
 def _shown(name: str) -> str:
-    """Return a name for pages, without invisible characters and characters that change the text direction."""
+    # Return a name for pages, without invisible characters and characters that change the text direction.
     return "".join(c for c in " ".join(name.split()) if c.isprintable())[:MAX_NAME_CHARACTERS].strip()
 
 

@@ -35,8 +35,8 @@ from .store import Grant, Store, User, digest
 from .upstream import Tokens, Upstream, is_allowed, upstreams
 
 ROTATE_SECONDS = 90 * 86400
+# Keys are published for two more days than they sign, because tokens live for an hour and key lists are cached.
 OVERLAP_SECONDS = 2 * 86400
-"""Keys are published for two more days than they sign, because tokens live for an hour and key lists are cached."""
 
 
 class Keys:
@@ -52,7 +52,7 @@ class Keys:
         self._load()
 
     def _load(self) -> None:
-        """Read the keys. Create one if the newest is too old or missing."""
+        # Read the keys. Create one if the newest is too old or missing.
         now = self._clock()
         self._store.drop_keys(now - ROTATE_SECONDS - OVERLAP_SECONDS)
         found = [(ECKey.import_key(decode(jwk)), created) for jwk, created in self._store.signing_keys()]
@@ -63,7 +63,6 @@ class Keys:
         self._keys = found
 
     def sign(self, claims: dict[str, object], typ: str) -> str:
-        """Return a JWT with these claims."""
         if self._keys[0][1] < self._clock() - ROTATE_SECONDS:
             self._load()
         key = self._keys[0][0]
@@ -88,7 +87,6 @@ class Keys:
         }
 
     def mac(self, purpose: str, text: str) -> str:
-        """Return a MAC of a text for one purpose."""
         return b64(hmac.digest(self._secret, f"{purpose}\0{text}".encode(), sha256))
 
     def seal(self, raw: bytes) -> bytes:
@@ -111,7 +109,7 @@ class Keys:
 
 
 def _key_file(path: str) -> bytes:
-    """Return the 32 bytes in a file, which is created with mode 0600 if necessary. Raises ConfigurationError."""
+    # Return the 32 bytes in a file, which is created with mode 0600 if necessary. Raises ConfigurationError.
     try:
         with contextlib.suppress(FileExistsError):
             descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
@@ -251,8 +249,8 @@ class Transactions:
             self._forget(transaction.id)
 
 
+# The scope with which a client requests a refresh token. It has no other effect.
 OFFLINE = "offline_access"
-"""The scope with which a client requests a refresh token. It has no other effect."""
 
 CODE_SECONDS = 60.0
 GRACE_SECONDS = 45.0
@@ -271,15 +269,15 @@ class Core:
         self.clock = clock
         self.reach = reach
         self.issuer = self.resource = ""
+        # The name of the endpoint on pages; by default its host.
         self.name = ""
-        """The name of the endpoint on pages; by default its host."""
         self.known_scopes: Callable[[], Iterable[str]] = lambda: ()
         self.default_scopes: tuple[str, ...] = ()
         self.on_revoked: Callable[[str, str], None] = lambda subject, client: None
 
         self._proxies = networks_of(settings.trusted_proxies)
+        # How many clients' keys are being fetched. It is limited, because anybody may name a URL.
         self.fetching_keys = 0
-        """How many clients' keys are being fetched. It is limited, because anybody may name a URL."""
         self.users = None if settings.users is None else Users(settings.users.file)
         self.upstreams = upstreams(settings.providers)
         self.listed = {id: _listed(id, settings) for id in settings.clients}
@@ -338,7 +336,6 @@ class Core:
     # -- scopes ------------------------------------------------------------------------------
 
     def all_scopes(self) -> list[str]:
-        """Return all scopes that may be requested."""
         found = {*self.default_scopes, *self.known_scopes(), *self.settings.scopes} - {OFFLINE}
         return [*sorted(found), OFFLINE]
 
@@ -353,7 +350,6 @@ class Core:
         return found if {*found} - {OFFLINE} else (*self.default_scopes, *found)
 
     def scopes_for(self, user: User, scopes: Iterable[str]) -> tuple[str, ...]:
-        """Return the scopes that this user may grant."""
         return tuple(scope for scope in scopes if user.scopes is None or scope == OFFLINE or scope in user.scopes)
 
     def current_user(self, user: User) -> User | None:
@@ -371,7 +367,6 @@ class Core:
     # -- answers to clients ------------------------------------------------------------------
 
     def answer(self, uri: str, state: str, params: dict[str, str], status: int = 302) -> RouteResponse:
-        """Redirect the browser to the client."""
         return redirect(self.way_back(uri, state, params), status=status)
 
     def way_back(self, uri: str, state: str, params: dict[str, str]) -> str:
@@ -422,7 +417,7 @@ class Core:
         return bool(tokens.expires) and tokens.expires - 60 < self.clock()
 
     async def _kept_upstream(self, grant_id: str) -> tuple[Tokens, str]:
-        """Return a provider's tokens and its name. Raises OAuthError."""
+        # Return a provider's tokens and its name. Raises OAuthError.
         grant, sealed = await self.store.grant(grant_id), await self.store.upstream(grant_id)
         if grant is None or sealed is None:
             raise OAuthError(

@@ -90,7 +90,7 @@ async def authorize(core: Core, interaction: Interaction, request: RouteRequest)
 
 
 def _parameters(core: Core, fields: dict[str, str]) -> dict[str, object]:
-    """Return the checked parameters. Raises OAuthError."""
+    # Return the checked parameters. Raises OAuthError.
     if "request" in fields or "request_uri" in fields:
         raise OAuthError("request_not_supported", "request objects are not supported; send parameters in the URL")
     if fields.get("response_type") != "code":
@@ -134,7 +134,7 @@ def _canonical(uri: str) -> tuple[str, str]:
 
 
 def _redirect_uri(client: Client, asked: str) -> str:
-    """Return the redirect URI. Raises OAuthError if the client has not registered it."""
+    # Return the redirect URI. Raises OAuthError if the client has not registered it.
     if not asked:
         if len(client.redirect_uris) == 1:
             return client.redirect_uris[0]
@@ -147,7 +147,7 @@ def _redirect_uri(client: Client, asked: str) -> str:
 
 
 def _may_redirect(request: RouteRequest, client: Client, uri: str) -> bool:
-    """Return whether a browser may be redirected to this client without a confirmation."""
+    # Return whether a browser may be redirected to this client without a confirmation.
     # Anybody can register a client, and could abuse the name of this server in a link. Spec: 2026-07-28 security
     # considerations, open redirection.
     is_page = "text/html" in request.headers.get("accept", "").lower()
@@ -166,7 +166,6 @@ _GRANTS = ("authorization_code", "refresh_token")
 
 
 async def register(core: Core, request: RouteRequest) -> RouteResponse:
-    """Register a client and return its registration."""
     try:
         return await _register(core, request, _json_object(request.body))
     except OAuthError as error:
@@ -260,7 +259,7 @@ async def _known(core: Core, id: str, *, basic: bool = False) -> Client:
 
 
 def _basic(header: str) -> tuple[str, str]:
-    """Return ID and secret, which are form-encoded. Raises OAuthError."""
+    # Return ID and secret, which are form-encoded. Raises OAuthError.
     scheme, _, value = header.partition(" ")
     try:
         id, found, secret = b64decode(value.strip(), validate=True).decode().partition(":")
@@ -313,14 +312,14 @@ async def _by_assertion(core: Core, fields: dict[str, str]) -> Client:
 
 
 def _subject(assertion: str) -> str:
-    """Return the subject of an assertion that is not verified yet."""
+    # Return the subject of an assertion that is not verified yet.
     parts = segments_of(assertion)
     claims = None if parts is None else object_in(parts[1])
     return str((claims or {}).get("sub", ""))
 
 
 async def _keys_of(core: Core, client: Client) -> KeySet:
-    """Return the public keys of a client. Raises OAuthError, and ValueError for malformed keys."""
+    # Return the public keys of a client. Raises OAuthError, and ValueError for malformed keys.
     document: dict[str, Any] = client.jwks or {}
     if client.jwks_uri:
         if core.fetching_keys >= _MAX_AT_ONCE:
@@ -342,8 +341,8 @@ def _refused(text: str, *, basic: bool = False) -> OAuthError:
 
 _is_verifier = re.compile(r"[A-Za-z0-9._~-]{43,128}").fullmatch
 
+# Returns the thumbprint of the key of a request's DPoP proof, "" without one. Raises OAuthError.
 CheckProof: TypeAlias = Callable[[RouteRequest], str]
-"""Returns the thumbprint of the key of a request's DPoP proof, "" without one. Raises OAuthError."""
 
 
 class TokenEndpoint:
@@ -354,7 +353,6 @@ class TokenEndpoint:
         self._check_proof = check_proof
 
     async def token(self, request: RouteRequest) -> RouteResponse:
-        """Handle a request for tokens."""
         grants: dict[str, Callable[[Client, dict[str, str], str], Awaitable[RouteResponse]]] = {
             "authorization_code": self._by_code,
             "refresh_token": self._by_refresh,

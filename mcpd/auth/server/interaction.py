@@ -86,7 +86,6 @@ def facts(rows: Mapping[str, str]) -> str:
 
 
 def warning(text: str) -> str:
-    """Return a highlighted note."""
     return f'<p class="warning" role="note">{escape(text)}</p>'
 
 
@@ -97,7 +96,6 @@ def hidden(fields: Mapping[str, str]) -> str:
 
 
 def field(name: str, label: str, kind: str = "text", autocomplete: str = "off", value: str = "") -> str:
-    """Return an input with its label."""
     return (
         f'<label for="{escape(name)}">{escape(label)}</label>'
         f'<input id="{escape(name)}" name="{escape(name)}" type="{kind}" autocomplete="{autocomplete}" '
@@ -106,7 +104,6 @@ def field(name: str, label: str, kind: str = "text", autocomplete: str = "off", 
 
 
 def button(text: str, name: str = "", value: str = "", *, is_first: bool = False) -> str:
-    """Return a submit button."""
     fields = f' name="{escape(name)}" value="{escape(value)}"' if name else ""
     look = ' class="first"' if is_first else ""
     return f'<button type="submit"{fields}{look}>{escape(text)}</button>'
@@ -162,7 +159,6 @@ class Interaction:
         return form_page(f"Log in to {self._name}", "\n".join(body), *headers, status=status)
 
     async def sign_in(self, request: RouteRequest) -> RouteResponse:
-        """Check a name and password."""
         core = self._core
         fields = form_of(request)
         transaction = core.transactions.from_form(fields, self._browser(request))
@@ -196,7 +192,6 @@ class Interaction:
         return await self._signed_in(transaction, User(name, user.name or name, "users", "", user.scopes))
 
     async def go_to_provider(self, request: RouteRequest) -> RouteResponse:
-        """Redirect to a provider."""
         core = self._core
         transaction = core.transactions.from_form(form_of(request), self._browser(request))
         name = request.params["name"]
@@ -240,7 +235,6 @@ class Interaction:
     # -- consent -----------------------------------------------------------------------------
 
     async def show_consent(self, request: RouteRequest) -> RouteResponse:
-        """Show the consent page."""
         transaction = self._core.transactions.get(query(request).get("login", ""), self._browser(request))
         return self._sign_in_page(transaction, "") if transaction.user is None else self._consent_page(transaction)
 
@@ -260,7 +254,7 @@ class Interaction:
         return form_page(title, "\n".join(body), *headers)
 
     def _requested_access(self, transaction: Transaction, scopes: list[str]) -> list[str]:
-        """Return what the client will be able to do, and a warning for local programs."""
+        # Return what the client will be able to do, and a warning for local programs.
         words = self._core.settings.scopes
         items = "".join(f"<li>{escape(words.get(scope, scope))}</li>" for scope in scopes)
         parts = [
@@ -276,7 +270,6 @@ class Interaction:
         return parts
 
     async def decide(self, request: RouteRequest) -> RouteResponse:
-        """Handle the user's decision."""
         core, fields = self._core, form_of(request)
         transaction = core.transactions.from_form(fields, self._browser(request))
         if fields.get("choice") != "allow":
@@ -286,7 +279,7 @@ class Interaction:
         return await self._allowed(transaction, transaction.user)
 
     async def _allowed(self, transaction: Transaction, user: User) -> RouteResponse:
-        """Issue the code to the client."""
+        # Issue the code to the client.
         core = self._core
         core.transactions.end(transaction)
         code, scope = secrets.token_urlsafe(32), " ".join(core.scopes_for(user, transaction.scopes))
@@ -340,7 +333,7 @@ def _is_local(transaction: Transaction) -> bool:
 
 
 def _client_facts(transaction: Transaction) -> dict[str, str]:
-    """Return what is known about the client, the most reliable information first."""
+    # Return what is known about the client, the most reliable information first.
     client = transaction.client
     known = {
         "document": urlsplit(client.id).netloc,

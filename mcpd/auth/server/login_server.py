@@ -116,17 +116,15 @@ class AuthorizationServer:
         return RouteResponse(self.metadata(), headers=_CACHED)
 
     async def _metadata_of_path(self, request: RouteRequest) -> RouteResponse:
-        """Return the metadata if the issuer has this path. At another path it would describe a foreign issuer."""
+        # Return the metadata if the issuer has this path. At another path it would describe a foreign issuer.
         if urlsplit(self.core.issuer).path != "/" + "/".join(request.params.values()):
             return _not_found("This is not the issuer's path; its metadata is at the root.")
         return await self._metadata()
 
     async def _metadata_inside(self) -> RouteResponse:
-        """Return the metadata for an application mounted below a path, where the root belongs to another application.
-
-        Clients look here last (2026-07-28 authorization server discovery), and some require members of OpenID Connect.
-        No ID tokens are issued.
-        """
+        # Return the metadata for an application mounted below a path, where the root belongs to another application.
+        # Clients look here last (2026-07-28 authorization server discovery), and some require members of OpenID
+        # Connect. No ID tokens are issued.
         if not urlsplit(self.core.issuer).path:
             return _not_found(f"This is not an OpenID Connect provider; its metadata is at {METADATA}.")
         demanded = {"subject_types_supported": ["public"], "id_token_signing_alg_values_supported": ["ES256"]}
@@ -141,7 +139,7 @@ def _not_found(text: str) -> RouteResponse:
 
 
 def _public_route(path: str, function: Callable[..., object], method: str = "GET") -> Route:
-    """Return a route for programs on any web page; it uses no cookies."""
+    # Return a route for programs on any web page; it uses no cookies.
     return Route(path, function, methods=[method], public=True, any_origin=True, max_body_bytes=_FORM_BYTES)
 
 
@@ -162,7 +160,7 @@ class _OwnKeys(IssuerKeys):
         self._read: tuple[object, list[VerifyingKey]] = (None, [])
 
     def find(self, kid: str | None, alg: str) -> list[VerifyingKey] | None:
-        """See `IssuerKeys`. Nothing is fetched."""
+        # See `IssuerKeys`. Nothing is fetched.
         document = self._server.core.keys.public()
         if self._read[0] != document:
             self._read = (document, usable_keys(document))
@@ -220,14 +218,13 @@ class LoginServer(Auth):
         self._configure()
 
     def documents(self, endpoint: str) -> Mapping[str, Callable[[str], bytes]]:
-        """See `Auth`."""
         found = super().documents(endpoint)
         if self.public_url:
             self._configure()
         return found
 
     def _configure(self) -> None:
-        """Issue and accept tokens for the current URL."""
+        # Issue and accept tokens for the current URL.
         self.server.core.locate(self.public_url, self._endpoint)
         issuer = self.server.core.issuer
         self.authorization_servers = (issuer,)
@@ -236,7 +233,7 @@ class LoginServer(Auth):
         self._locate()
 
     def _check_proof(self, request: RouteRequest) -> str:
-        """Return the thumbprint of the key for a new token, or "". Raises OAuthError."""
+        # Return the thumbprint of the key for a new token, or "". Raises OAuthError.
         proofs = request.headers.get("dpop")
         if proofs is None and self._dpop != "require":
             return ""

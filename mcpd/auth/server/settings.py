@@ -191,7 +191,6 @@ class Throttle:
             del self._failures[next(iter(self._failures))]
 
     def succeeded(self, key: str) -> None:
-        """Forget the failures of a key."""
         self._failures.pop(key, None)
 
 
@@ -244,7 +243,7 @@ def _is_in(address: _Address, networks: Networks) -> bool:
 
 
 def _parsed(text: str) -> _Address | None:
-    """Parse an address as proxies write it: with a port, in brackets, or as IPv4-mapped IPv6."""
+    # Parse an address as proxies write it: with a port, in brackets, or as IPv4-mapped IPv6.
     text = text.strip().strip('"')
     if text.startswith("["):
         text = text[1:].partition("]")[0]
@@ -351,7 +350,7 @@ def read(path: str) -> Settings:
 
 
 def _checked(settings: Settings, folder: str) -> Settings:
-    """Return the settings with the ways to sign in and absolute paths. Raises ValueError."""
+    # Return the settings with the ways to sign in and absolute paths. Raises ValueError.
     users, providers = None, {}
     for name, table in settings.sign_in.items():
         if not _is_name(name):

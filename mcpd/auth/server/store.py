@@ -110,7 +110,7 @@ class Store:
         self._thread.shutdown()
 
     def _step(self, step: Callable[[float], T]) -> T:
-        """Run one step in a transaction, on the thread. The step receives the time."""
+        # Run one step in a transaction, on the thread. The step receives the time.
         with self._db:
             return step(self._clock())
 
@@ -278,14 +278,13 @@ class Store:
         return await self._run(step)
 
     def _touch(self, grant_id: str, now: float) -> None:
-        """Record that a grant and its client were used."""
+        # Record that a grant and its client were used.
         self._db.execute("UPDATE grants SET used = ? WHERE id = ?", (now, grant_id))
         self._db.execute(
             "UPDATE clients SET used = ? WHERE id = (SELECT client FROM grants WHERE id = ?)", (now, grant_id)
         )
 
     async def revoke(self, grant_id: str) -> None:
-        """Revoke a grant."""
         await self._run(lambda now: self._revoke(grant_id, now))
 
     def _revoke(self, grant_id: str, now: float) -> None:

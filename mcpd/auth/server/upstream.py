@@ -155,7 +155,7 @@ class Upstream:
         return found
 
     async def _tokens(self, fields: dict[str, str]) -> dict[str, Any]:
-        """Send a request to the token endpoint. Raises OAuthError."""
+        # Send a request to the token endpoint. Raises OAuthError.
         metadata = await self._discovered()
         headers = {"Content-Type": "application/x-www-form-urlencoded", "Accept": "application/json"}
         methods = metadata.get("token_endpoint_auth_methods_supported", ["client_secret_basic"])
@@ -183,7 +183,7 @@ class Upstream:
         return answer
 
     async def _claims(self, answer: Mapping[str, Any], nonce: str) -> dict[str, Any]:
-        """Return the verified claims of the ID token. Raises OAuthError. Spec: OpenID Connect Core section 3.1.3.7."""
+        # Return the verified claims of the ID token. Raises OAuthError. Spec: OpenID Connect Core section 3.1.3.7.
         metadata = await self._discovered()
         try:
             keys, _ = await fetch_json(
@@ -252,7 +252,7 @@ class GitHub(Upstream):
 
 
 def _primary(listed: Response) -> dict[str, Any]:
-    """Return the user's primary address if GitHub has verified it."""
+    # Return the user's primary address if GitHub has verified it.
     try:
         found = decode(listed.body) if listed.status == 200 else []
     except DecodeError:
@@ -264,7 +264,7 @@ def _primary(listed: Response) -> dict[str, Any]:
 
 
 def _is_endpoint(url: str, issuer: str) -> bool:
-    """Return whether an endpoint is https, or is on this machine like its issuer."""
+    # Return whether an endpoint is https, or is on this machine like its issuer.
     return url.startswith("https://") or urlsplit(issuer).scheme == "http"
 
 

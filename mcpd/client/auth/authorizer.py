@@ -89,7 +89,6 @@ class Authorizer:
         self._ended: Login | None = None
 
     def begin(self, method: str, url: str, operation: str) -> _Request:
-        """Authorize one request."""
         return _Request(self, method, plain_url(url), operation)
 
     def covers(self, url: str) -> bool:
@@ -150,7 +149,6 @@ class Authorizer:
         return after is not None and after.access_token != stale.access_token
 
     def _refresh(self, stale: Login) -> asyncio.Task[None]:
-        """Return the running refresh, or start one."""
         task = self._refreshing
         if task is None or task.done():
             task = self._refreshing = asyncio.get_running_loop().create_task(self._refresh_now(stale))
@@ -280,8 +278,6 @@ class Authorizer:
 
 
 class _Request:
-    """The authorization of one request."""
-
     def __init__(self, authorizer: Authorizer, method: str, url: str, operation: str) -> None:
         self._authorizer = authorizer
         self._is_covered = covers(authorizer.url, url)
@@ -307,13 +303,11 @@ class _Request:
         return fields
 
     def on_response(self, headers: Mapping[str, str]) -> None:
-        """Keep the nonce of a response."""
         prover = None if self._sent is None else self._authorizer.prover_of(self._sent)
         if prover is not None:
             prover.on_response(self._url, headers.get("DPoP-Nonce"))
 
     async def refused(self, status: int, challenges: Sequence[str]) -> bool:
-        """React to a refusal. Return whether to repeat the request."""
         found = parse(challenges)
         challenge = challenge_of(found)
         if status == 401:

@@ -474,7 +474,6 @@ def login_record(
     scopes: Sequence[str] | None,
     prover: Prover | None,
 ) -> Login:
-    """Return the record of a login."""
     now = time.time()
     return Login(
         url=url,

@@ -176,7 +176,6 @@ class SuppliedTokens:
         self._token: str | None = None
 
     def begin(self, method: str, url: str, operation: str) -> _SuppliedRequest:
-        """Authorize one request."""
         return _SuppliedRequest(self, self.covers(url))
 
     def covers(self, url: str) -> bool:

@@ -74,7 +74,6 @@ Steps: TypeAlias = Generator[Step, Any, T]
 
 
 def send(step: HttpStep) -> Steps[Response]:
-    """Yield a request, and return its response."""
     found: Response = yield step
     return found
 
@@ -181,7 +180,6 @@ class Loopback:
                 await writer.wait_closed()
 
     def _take(self, head: bytes) -> bool:
-        """Whether this request is the expected redirect."""
         lines = head.decode("latin-1").split("\r\n")
         method, _, rest = lines[0].partition(" ")
         target = rest.rpartition(" ")[0]
@@ -342,7 +340,6 @@ class UserInteraction(Struct, kw_only=True):
         await asyncio.sleep(step.seconds)
 
     async def aclose(self) -> None:
-        """Stop listening."""
         listener, self.listener = self.listener, None
         if listener is not None:
             await listener.aclose()

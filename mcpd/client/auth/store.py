@@ -58,7 +58,6 @@ class Registration(Struct, frozen=True, kw_only=True):
 
     @property
     def client(self) -> ClientId:
-        """The registered client."""
         return ClientId(self.client_id, self.client_secret, self.method)
 
 
@@ -90,7 +89,6 @@ class Login(Struct, frozen=True, kw_only=True):
 
     @property
     def key(self) -> tuple[str, str, str]:
-        """The fields that identify a login."""
         return self.url, self.issuer, self.client_id
 
 
@@ -114,7 +112,6 @@ class LoginRecords(Struct, kw_only=True):
         self.logins = [*self.logins, login]
 
     def remove(self, login: Login) -> None:
-        """Remove a login."""
         self.logins = [other for other in self.logins if other.key != login.key]
 
     def registration(self, issuer: str) -> Registration | None:
@@ -128,7 +125,6 @@ class LoginRecords(Struct, kw_only=True):
         self.registrations = [*self.registrations, registration]
 
     def remove_registration(self, issuer: str) -> None:
-        """Remove the registration at this issuer."""
         self.registrations = [known for known in self.registrations if known.issuer != issuer]
 
 
@@ -150,17 +146,14 @@ class MemoryStore:
         self._lock = asyncio.Lock()
 
     def read(self) -> LoginRecords:
-        """Return the current records."""
         return self._records
 
     def change(self, change: Callable[[LoginRecords], None]) -> LoginRecords:
-        """Change the records, and return them."""
         change(self._records)
         return self._records
 
     @asynccontextmanager
     async def refreshing(self) -> AsyncIterator[None]:
-        """Allow one refresh at a time."""
         async with self._lock:
             yield
 
@@ -231,7 +224,6 @@ class FileStore:
             )
 
     def _set_aside(self) -> None:
-        """Rename a damaged file."""
         with suppress(OSError):
             os.replace(self.path, self.path.with_name(f"{self.path.name}.unreadable-{int(time.time())}"))
 

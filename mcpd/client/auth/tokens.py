@@ -166,7 +166,6 @@ def positive(found: Any, most: float) -> float | None:
 
 
 def refusal_of(response: Response, endpoint: str, what: str) -> Refusal:
-    """Return the error of a response."""
     members = response.members()
     code, description = (text if isinstance(text := members.get(name), str) else "" for name in _ERROR)
     reason = ": ".join(filter(None, (printable(code, 60), printable(description, 300))))

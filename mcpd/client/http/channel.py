@@ -211,7 +211,6 @@ class HttpChannel:
             await post_request(self._requester, self._inbound, message)
 
     async def _attempt(self, send: Callable[[], Awaitable[None]], request_id: Id | None) -> None:
-        """Send a message, and report its failure to the receiver."""
         inbound = self._inbound
         assert inbound is not None
         try:
@@ -281,7 +280,6 @@ class HttpChannel:
         self._send_queued()
 
     def _send_queued(self) -> None:
-        """Send queued messages, as many as may be sent concurrently."""
         while self._queued and len(self._sending) < _CONCURRENT_MESSAGES:
             message = self._queued.popleft()
             if message.method == _INITIALIZED:
@@ -339,12 +337,10 @@ class HttpChannel:
             self._inbound.may_read.clear()
 
     def resume(self) -> None:
-        """Continue reading streams."""
         if self._inbound is not None:
             self._inbound.may_read.set()
 
     def origin(self, related_request_id: Id | None = None) -> Origin:
-        """The server at the other end."""
         return Origin("http")
 
     async def aclose(self, reason: str = "") -> None:

@@ -178,7 +178,6 @@ class Requester:
         return any(name.lower() == "authorization" for name in (*self.pool.headers, *self._fixed, *granted))
 
     def _fields(self, heading: Heading) -> dict[str, str]:
-        """The header fields that describe a message."""
         fields = {**_POST}
         if heading.in_session:
             fields.update(self.session)
@@ -315,7 +314,6 @@ class Inbound:
             self.receive(event.data)
 
     def too_large(self) -> FrameTooLarge:
-        """Return the error for a message that exceeds the limit."""
         return FrameTooLarge(f"{self._pool.name}: the server sent a message of more than {self.max_frame_bytes} bytes")
 
 
@@ -327,8 +325,6 @@ _CONNECTS = 6
 
 
 class OutgoingMessage(Struct, frozen=True):
-    """A message to send."""
-
     frame: bytes
     id: Id | None
     """The id of the request that the message is, answers, or refers to."""

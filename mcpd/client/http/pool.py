@@ -135,7 +135,6 @@ class HttpPool:
         return following
 
     async def aclose(self) -> None:
-        """Close all connections."""
         session, self._session = self._session, None
         if session is not None:
             await session.close()
@@ -208,8 +207,6 @@ class _IdleGuard(asyncio.Protocol):
 
 
 class _CheckedPool:
-    """Checks a connection before it is reused."""
-
     async def connect(self, *args: Any, **options: Any) -> aiohttp.connector.Connection:
         """Return a connection that is new, or silent. Raises the errors of aiohttp."""
         while True:
@@ -251,7 +248,6 @@ def _has_input(transport: asyncio.Transport) -> bool:
 
 
 def transport_error(error: Exception, name: str, options: HttpOptions) -> TransportError:
-    """Return an error of aiohttp as a TransportError."""
     if isinstance(error, aiohttp.ConnectionTimeoutError):
         seconds = f"{options.connect_seconds:g} s (HttpOptions.connect_seconds)"
         return CannotConnect(f"{name}: no connection within {seconds}")

@@ -79,7 +79,6 @@ def from_words(target: str | None, command_words: Sequence[str] = ()) -> NamedTa
 
 
 def _file(text: str) -> FileTarget:
-    """A file, a folder, or a module with an object in it."""
     place, colon, attribute = text.rpartition(":")
     if not colon or attribute.endswith(".py") or os.sep in attribute or "/" in attribute:
         place, attribute = text, ""
@@ -158,7 +157,6 @@ def _near_module(name: str) -> str:
 
 
 def _why_not(text: str, place: str, path: str) -> str:
-    """Say why a text names no target, and what to write instead."""
     if os.path.isfile(path):
         return f"{place} is not a Python file; to run it as a command, use mcpd … -- {place}, or [{place!r}] in Python"
     if place in HOSTS or text in HOSTS:

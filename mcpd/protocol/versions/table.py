@@ -424,7 +424,6 @@ class Vocabulary:
             self.named[method] = named
 
     def add_notification(self, method: str, params: type, versions: Versions) -> None:
-        """Add a notification of clients."""
         self._notifications[method] = (Decoder(params).decode, versions)
 
     def add_server_notification(self, method: str, versions: Versions, admits: Callable[[Any], bool]) -> None:

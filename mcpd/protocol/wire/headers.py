@@ -54,7 +54,6 @@ def decode_value(raw: bytes) -> str:
 
 
 def encode_value(value: str) -> bytes:
-    """Encode a value for a header."""
     data = value.encode()
     if _is_plain(data) and not (data.startswith(_PREFIX) and data.endswith(_SUFFIX)):
         return data

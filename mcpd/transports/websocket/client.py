@@ -62,7 +62,6 @@ class Dialed(Struct, frozen=True):
 
     @property
     def is_secure(self) -> bool:
-        """Whether the connection uses TLS."""
         return self.url.scheme == "wss"
 
     @property
@@ -124,7 +123,7 @@ def _tls(to: Dialed) -> SSLContext:
 
 
 def _proxy(to: Dialed) -> SplitResult | None:
-    """Return the proxy for this URL from the environment or the system's settings."""
+    # Return the proxy for this URL from the environment or the system's settings.
     if is_loopback(to.host):
         return None
     from urllib.request import getproxies, proxy_bypass  # it loads an HTTP client
@@ -153,7 +152,7 @@ def _proxy(to: Dialed) -> SplitResult | None:
 async def _tunnel(
     to: Dialed, proxy: SplitResult, factory: Callable[[], asyncio.Protocol], context: SSLContext | None
 ) -> None:
-    """Open a tunnel through the proxy, with TLS inside it for `wss`."""
+    # Open a tunnel through the proxy, with TLS inside it for `wss`.
     loop = asyncio.get_running_loop()
     transport, connect = await loop.create_connection(
         lambda: _Connect(to, proxy), proxy.hostname or "", proxy.port or 80
@@ -215,8 +214,8 @@ class _Connect(asyncio.Protocol):
         self.answered.set_exception(CannotConnect(f"{self._to.name}: the proxy {place} {what}"))
 
 
+# Seconds that connecting and the handshake may take together.
 OPEN_SECONDS = 10.0
-"""Seconds that connecting and the handshake may take together."""
 CLOSE_SECONDS = 2.0
 LIMITS = WebSocketLimits(close_timeout=CLOSE_SECONDS)
 
@@ -298,12 +297,11 @@ class ClientHandshake:
         self._to = to
         self._headers = headers
         self._most = max_frame_bytes
+        # Done when the handshake is complete, or failed with the reason.
         self.opened: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        """Done when the handshake is complete, or failed with the reason."""
         self.channel = WebSocketChannel(self, LIMITS, self._why)
 
     def begin(self, connection: WebSocketChannel) -> None:
-        """Send the request."""
         request = self.framing.connect()
         for name, value in self._headers.items():
             if name in request.headers:
@@ -322,7 +320,6 @@ class ClientHandshake:
         self._take_events()
 
     def close(self) -> None:
-        """The connection is lost."""
         if self.framing.handshake_exc is None:
             self.eof()
         self._fail(CannotConnect(f"{self._to.name}: the connection was cut during the handshake"))
@@ -345,7 +342,7 @@ class ClientHandshake:
             self.opened.exception()  # the caller may have given up
 
     def _refused(self, error: Exception) -> TransportError:
-        """Return the error of a failed handshake, with the status and the first line of the body."""
+        # Return the error of a failed handshake, with the status and the first line of the body.
         name = self._to.name
         if not isinstance(error, InvalidStatus):
             cause = error.__cause__ or error
@@ -370,7 +367,7 @@ class ClientHandshake:
         return RefusedHandshake(text, status, dict(response.headers.raw_items()), challenges)
 
     def _why(self, ended: ConnectionClosed, cause: str) -> ConnectionLost:
-        """Return the error that the receiver gets when an open connection ends."""
+        # Return the error that the receiver gets when an open connection ends.
         return ConnectionLost(f"{self._to.name}: {self._how_it_ended(ended, cause)}")
 
     def _how_it_ended(self, ended: ConnectionClosed, cause: str) -> str:

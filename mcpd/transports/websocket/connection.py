@@ -140,10 +140,10 @@ class WebSocketChannel(asyncio.Protocol):
         # The number of pings sent to find out whether everything before them was read.
         self._asked = 0
 
+        # Whether the handshake is done and the connection is not closing.
         self.is_open = self._was_open = False
-        """Whether the handshake is done and the connection is not closing."""
+        # Whether reading is paused.
         self.is_held = owner is None
-        """Whether reading is paused."""
         self.is_congested = False
         # Whether data arrived since the last ping timer.
         self._was_heard = False
@@ -181,7 +181,6 @@ class WebSocketChannel(asyncio.Protocol):
         return str(name[0]) if isinstance(name, tuple) and name else ""
 
     def origin(self, related_request_id: Id | None = None) -> Origin:
-        """The handshake."""
         return Origin("websocket") if self._fields is None else self._fields.origin()
 
     # -- what asyncio calls ------------------------------------------------------------------
@@ -327,7 +326,6 @@ class WebSocketChannel(asyncio.Protocol):
             self._transport.pause_reading()
 
     def resume(self) -> None:
-        """Continue reading."""
         self.is_held = False
         self._loop.call_soon(self._read_on)
 
@@ -343,7 +341,7 @@ class WebSocketChannel(asyncio.Protocol):
             transport.resume_reading()
 
     def _take_frames(self, frames: Sequence[Frame], read: int) -> None:
-        """Add the frames of one read, which had `size` bytes."""
+        # Add the frames of one read, which had `size` bytes.
         self._events += frames
         self._is_agreed = frames[-1].opcode is _CLOSE
         if read <= SMALL:
@@ -356,7 +354,7 @@ class WebSocketChannel(asyncio.Protocol):
         self._partial_bytes = min(read, max(0, self._partial_bytes))
 
     def _count(self) -> None:
-        """Count the bytes of an incomplete message."""
+        # Count the bytes of an incomplete message.
         waits = self._partial_bytes + (0 if self._fragments is None else len(self._fragments))
         if waits <= SMALL or self._has_ended:
             self._charge = None
@@ -502,7 +500,7 @@ class WebSocketChannel(asyncio.Protocol):
             self._bound_unread(transport.get_write_buffer_size())
 
     def _bound_unread(self, waits: int) -> None:
-        """Count the bytes that wait for a client that does not read."""
+        # Count the bytes that wait for a client that does not read.
         most = self._limits.max_queued_bytes
         if self._unread is None:
             self._unread = Charge(id(self), client_of(self.peer))
@@ -520,7 +518,6 @@ class WebSocketChannel(asyncio.Protocol):
     # -- the timer ---------------------------------------------------------------------------
 
     def _set_timer(self, delay: float, action: Callable[[*A], object], *arguments: *A) -> None:
-        """Replace the timer."""
         self._cancel_timer()
         self._timer = self._loop.call_later(delay, action, *arguments)
 
@@ -530,11 +527,9 @@ class WebSocketChannel(asyncio.Protocol):
             self._timer = None
 
     def _check_alive(self) -> None:
-        """Every so often: ping a peer that was silent, give up one that did not answer.
-
-        Anything that arrives is a sign of life. While we do not read because the peer does not, what it takes is; its
-        answer to a ping would wait behind that.
-        """
+        # Every so often: ping a peer that was silent, give up one that did not answer.
+        # Anything that arrives is a sign of life. While we do not read because the peer does not, what it takes is; its
+        # answer to a ping would wait behind that.
         limits, transport = self._limits, self._transport
         if transport is None or not self.is_open or not limits.ping_interval:
             return
@@ -634,7 +629,7 @@ class WebSocketChannel(asyncio.Protocol):
         self._report_end()
 
     def _report_end(self) -> None:
-        """Notify the receiver of the end, once, after all received frames."""
+        # Notify the receiver of the end, once, after all received frames.
         receiver = self._receiver
         if not self._has_ended or receiver is None or self._has_reported:
             return
@@ -667,5 +662,5 @@ def _hang_up(transport: asyncio.Transport, *, is_agreed: bool) -> None:
 
 
 def _shorten(reason: str) -> str:
-    """A close frame has room for 123 bytes of reason."""
+    # A close frame has room for 123 bytes of reason.
     return reason.encode()[:_REASON_BYTES].decode("utf-8", "ignore")

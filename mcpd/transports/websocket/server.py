@@ -32,8 +32,8 @@ from .connection import WebSocketChannel
 __all__ = ["Endpoint", "WebSocketLimits", "WebSocketListener"]
 
 
+# The logger that the library uses for these connections. Below level error it logs every frame and every header.
 wire_log = logging.getLogger("mcpd.websocket.wire")
-"""The logger that the library uses for these connections. Below level error it logs every frame and every header."""
 
 wire_log.setLevel(logging.ERROR)
 
@@ -68,11 +68,9 @@ class Handshake:
         self._early = b""
 
     def begin(self, connection: WebSocketChannel) -> None:
-        """Wait for the request."""
         self._connection = connection
 
     def eof(self) -> None:
-        """The client has closed the connection."""
         if self._task is not None:
             self._connection.abort()
         else:
@@ -109,14 +107,12 @@ class Handshake:
             self._connection.refuse(farewell)
 
     def close(self) -> None:
-        """The connection is lost."""
         task, self._task = self._task, None
         self._early = b""
         if task is not None:
             task.cancel()
 
     def _take(self, request: Request, rest: bytes) -> None:
-        """Answer the handshake, or start its authentication."""
         found = self._endpoint.check(RequestHeaders.of(_raw_fields(request)))
         if isinstance(found, Principal | Refusal):
             self._answer(request, found, rest)
@@ -149,7 +145,7 @@ class Handshake:
             self._connection.abort()
 
     def _answer(self, request: Request, found: _Known, rest: bytes) -> None:
-        """Decide, and answer; `rest` came behind the request."""
+        # Decide, and answer; `rest` came behind the request.
         protocol = self.framing
         refusal = found if isinstance(found, Refusal) else self._endpoint.refuse(request)
         headers = RequestHeaders.of(_raw_fields(request))  # those of the library raise for a header that came twice
@@ -190,7 +186,7 @@ class Handshake:
 
 
 def _raw_fields(request: Request) -> list[tuple[bytes, bytes]]:
-    """Return the raw headers; older versions of the library return bytes beyond ASCII as lone surrogates."""
+    # Return the raw headers; older versions of the library return bytes beyond ASCII as lone surrogates.
     return [
         (name.encode("latin-1"), value.encode("latin-1", "surrogateescape"))
         for name, value in request.headers.raw_items()
@@ -238,14 +234,13 @@ class Endpoint:
         self._on_refused = on_refused
         self.connection_limit = ConnectionLimit() if connection_limit is None else connection_limit
         self.connections: CountedConnections[WebSocketChannel] = CountedConnections(self.connection_limit)
+        # The number of handshakes that are being authenticated.
         self.authenticating = 0
-        """The number of handshakes that are being authenticated."""
         self.is_closed = False
         if guard.protection is not None:
             guard.protection.on_forget.append(self.turn_out)
 
     def turn_out(self, is_meant: Callable[[Principal], bool]) -> None:
-        """Close the connections of these principals."""
         for channel in list(self.connections):
             channel.turn_out(is_meant)
 
@@ -277,7 +272,6 @@ class Endpoint:
         return None
 
     def refused(self, status: int) -> None:
-        """A handshake was refused with this status."""
         if self._on_refused is not None:
             self._on_refused(str(status))
 
@@ -359,7 +353,7 @@ class WebSocketListener:
 
 
 def _why_it_ended(ended: ConnectionClosed, cause: str) -> McpdError | None:
-    """Return the error of a connection that has ended; None if the client closed it properly."""
+    # Return the error of a connection that has ended; None if the client closed it properly.
     received, sent = ended.rcvd, ended.sent
     if received is None:
         return ConnectionLost(f"We closed the WebSocket: {sent}" if sent else "The WebSocket client went away")
