@@ -32,23 +32,13 @@ __all__ = [
     "Unavailable",
 ]
 
-_HOMES = {
-    "Auth": "base",
-    "InvalidToken": "base",
-    "Introspection": "issuers",
-    "Issuer": "issuers",
-    "Jwt": "issuers",
-    "StaticTokens": "settings",
-    "TokenFunction": "settings",
-    "TokenRequest": "base",
-    "Unavailable": "base",
-}
+_MODULES = {"issuers": ("Introspection", "Issuer", "Jwt"), "settings": ("StaticTokens", "TokenFunction")}
 
 
 def __getattr__(name: str) -> Any:
-    home = _HOMES.get(name)
-    if home is None:
+    if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module
 
+    home = next((module for module, names in _MODULES.items() if name in names), "base")
     return getattr(import_module(f".{home}", __name__), name)

@@ -254,11 +254,9 @@ class ClaimChecks:
         client_claims: Sequence[str] = ("client_id", "azp"),
         needs_expiry: bool = True,
     ) -> None:
-        if isinstance(audience, str):
-            raise ConfigurationError(f"audience: must be a list of strings, such as [{audience!r}]")
         if not 0 <= skew <= _MAX_SKEW:
             raise ConfigurationError(f"skew: must be 0 to {_MAX_SKEW:g} seconds, not {skew!r}")
-        self.audience = frozenset(audience)
+        self.audience = frozenset(_texts(audience, "audience"))
         self.expect = {name: {value} if isinstance(value, str) else {*value} for name, value in (expect or {}).items()}
         self.skew = skew
         self._needs_expiry = needs_expiry
@@ -536,7 +534,7 @@ def _checked_algorithms(given: Sequence[str], *, has_secret: bool) -> tuple[str,
     return found
 
 
-def _texts(given: Sequence[str], where: str) -> tuple[str, ...]:
+def _texts(given: Iterable[str], where: str) -> tuple[str, ...]:
     if isinstance(given, str):
         raise ConfigurationError(f"{where}: must be a list of strings, such as [{given!r}]")
     return tuple(given)

@@ -74,8 +74,6 @@ def warn_if_shared(path: str, found: os.stat_result) -> None:
 
 
 class IntrospectionSettings(Struct, frozen=True, kw_only=True):
-    """The settings for introspection."""
-
     client_id: str
     client_secret_file: str
     endpoint: str | None = None

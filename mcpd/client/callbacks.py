@@ -298,14 +298,12 @@ class UrlElicitations:
         self._open: dict[str, None] = {}
 
     def asked(self, params: Raw) -> None:
-        """Add the id of an elicitation request."""
         try:
             self._add(_read_named(params).elicitation_id)
         except MALFORMED:
             return  # answering the request reports the error
 
     def required(self, error: RemoteError) -> None:
-        """Add the ids of the elicitations that an error requires."""
         if error.code != UrlElicitationRequired.code or not isinstance(error.data, dict):
             return
         required: Any = error.data.get("elicitations")
@@ -342,8 +340,6 @@ class _Question(Struct):
 
 
 class _InputRequired(Wire, kw_only=True):
-    """The fields of a result that asks for input."""
-
     result_type: str = "complete"
     input_requests: dict[str, _Question] | None = None
     request_state: str | None = None

@@ -34,7 +34,7 @@ from mcpd.protocol.printable import printable
 from mcpd.protocol.types.base import META, LogLevel, ServerCapabilities
 from mcpd.protocol.types.interaction import AcknowledgedParams, ListenParams, SubscriptionFilter
 from mcpd.protocol.versions import table
-from .callbacks import Callbacks
+from .callbacks import Callbacks, is_change
 from .connection import ClientConnection
 from .messages import read_discovery
 from .session import NotificationReceived
@@ -89,21 +89,9 @@ _read_notification = Decoder(_Notification).decode
 _read_acknowledged = Decoder(AcknowledgedParams).decode
 
 _ACKNOWLEDGED = "notifications/subscriptions/acknowledged"
-# Notifications that a modern server sends on a subscription only.
-_SUBSCRIBED = frozenset(
-    (
-        _ACKNOWLEDGED,
-        "notifications/tools/list_changed",
-        "notifications/prompts/list_changed",
-        "notifications/resources/list_changed",
-        "notifications/resources/updated",
-    )
-)
 
 
 class Subscription:
-    """The subscription of one connection."""
-
     def __init__(self, connection: ClientConnection, callbacks: Callbacks) -> None:
         self._connection = connection
         self._callbacks = callbacks
@@ -236,7 +224,8 @@ class Subscription:
     def _is_wanted(self, notification: NotificationReceived) -> bool:
         """Drop notifications that belong to no open subscription."""
         # Spec: on stdio "clients MUST use this field to correlate notifications with their originating subscription".
-        if notification.method not in _SUBSCRIBED:
+        # A modern server reports changes on a subscription only.
+        if notification.method != _ACKNOWLEDGED and not is_change(notification.method):
             return True
 
         try:
@@ -414,7 +403,6 @@ class ModernEra:
         await self._subscription.begin(interests)
 
     async def set_log_level(self, level: LogLevel, timeout: float | None) -> None:
-        """Add the level to all further requests."""
         envelope = self.connection.session.envelope
         assert envelope is not None
         # Spec: 2026-07-28 server/utilities/logging: each request names the level, so nothing is sent now.

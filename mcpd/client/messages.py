@@ -218,7 +218,6 @@ def as_members(version: Version, params: Any) -> dict[str, Any]:
 
 
 def with_meta(members: Mapping[str, Any], added: Mapping[str, Any]) -> dict[str, Any]:
-    """Return params with these keys added to their `_meta`."""
     raw = members.get("_meta")
     try:
         meta: Mapping[str, Any] = {} if raw is None else raw if isinstance(raw, dict) else _object(raw)

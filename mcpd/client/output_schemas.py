@@ -33,8 +33,6 @@ _MOST_WORK = 5_000_000
 
 
 class OutputSchemas:
-    """The output schemas of one server's tools."""
-
     def __init__(self, faults: Faults) -> None:
         self._faults = faults
         self.listed: dict[str, Any] = {}

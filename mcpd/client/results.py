@@ -307,7 +307,6 @@ class ResultCache:
         return result
 
     def on_notification(self, method: str, params: Raw) -> None:
-        """Remove the results that a notification reports as changed."""
         if method == "notifications/resources/updated":
             try:
                 uri = _read_uri(params).uri

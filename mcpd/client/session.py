@@ -218,12 +218,10 @@ class ClientSession:
         return self._send_request("server/discover", envelope.wrap({}), envelope)
 
     def accept_probe(self, agreed: Agreement) -> None:
-        """Use the modern version that the probe negotiated."""
         self._accept(agreed, in_session=False)
         self.envelope = Envelope(agreed.version, self.info, self.capabilities)
 
     def initialize(self, version: str) -> ClientRequest:
-        """Send `initialize` with this version."""
         shape = table.get(version).shape
         params = InitializeParams(
             protocol_version=version, capabilities=shape(self.capabilities), client_info=shape(self.info)

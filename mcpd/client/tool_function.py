@@ -77,8 +77,6 @@ def awaited_functions(
 def plain_functions(
     tools: Iterable[Tool], names: tuple[str, ...], call: Callable[[str, dict[str, Any]], CallToolResult]
 ) -> list[ToolFunction[Any]]:
-    """Return plain functions instead."""
-
     def make(plan: _Plan) -> Any:
         return lambda *args, **kwargs: plan.value(call(plan.tool.name, plan.arguments(args, kwargs)))
 
@@ -122,7 +120,6 @@ class _Plan:
         self.doc = self._doc()
 
     def _signature(self) -> Signature:
-
         types = SchemaTypes(self.schema)
         properties = self.schema.get("properties")
         required = self.schema.get("required")

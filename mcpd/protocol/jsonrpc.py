@@ -305,7 +305,6 @@ _read_any = Decoder().decode
 
 
 def is_object(raw: Raw | bytes) -> bool:
-    """Return whether a JSON text is an object."""
     return bytes(raw).lstrip()[:1] == b"{"
 
 
@@ -376,7 +375,6 @@ def error_answer(
 
 
 def remote_error(answer: Failure) -> RemoteError:
-    """Return the exception for an error answer of the peer."""
     error = answer.error
     return RemoteError(error.code, error.message, None if error.data is UNSET else error.data)
 

@@ -125,7 +125,6 @@ class PendingRequests(Generic[Pending]):
         return [] if request is None else [request]
 
     def take_overdue(self, now: float) -> list[Pending]:
-        """Remove and return the requests whose deadline has passed."""
         overdue = [one for one in self if one.deadline is not None and one.deadline <= now]
         for request in overdue:
             del self.by_id[request.id]
@@ -182,7 +181,6 @@ class RequestsInFlight(Struct, Generic[InFlight], eq=False):
         self.by_id[request.id] = request
 
     def is_open(self, request: InFlight) -> bool:
-        """Return whether the request is neither answered nor cancelled."""
         return self.by_id.get(request.id) is request
 
     def close(self, request: InFlight) -> bool:

@@ -86,5 +86,4 @@ def children(node: Mapping[str, Any]) -> Iterator[tuple[str, str, Schema]]:
 
 
 def subschemas(node: Mapping[str, Any]) -> list[Schema]:
-    """Return the direct subschemas of a schema."""
     return [child for _, _, child in children(node)]

@@ -130,7 +130,6 @@ class Call(RequestInFlight, eq=False):
 
     @property
     def raw(self) -> Raw:
-        """The params as received."""
         if isinstance(self.source, bytes):
             self.source = decode_request(self.source).params
         return self.source
@@ -142,7 +141,6 @@ class Call(RequestInFlight, eq=False):
 
     @property
     def client(self) -> ClientIdentity:
-        """The client that sent the request."""
         if not self.version.is_modern or self.meta is None:
             return self.session.client
         if self.identity is None:

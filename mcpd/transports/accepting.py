@@ -209,7 +209,6 @@ class Acceptor:
             listening.listen(_BACKLOG)  # asyncio's own backlog would also limit the accepts per iteration
 
     def pause(self) -> None:
-        """Stop accepting until `resume`."""
         if self._is_paused or self._is_closed:
             return
         self._is_paused = True
@@ -221,7 +220,6 @@ class Acceptor:
             self._close_servers()
 
     def resume(self) -> None:
-        """Accept again after `pause`."""
         if self._is_paused and not self._is_closed:
             self._is_paused = False
             if not self._servers and (self._opening is None or self._opening.done()):

@@ -92,7 +92,6 @@ def is_ip_address(host: str) -> bool:
 
 
 def is_local(listening: Iterable[socket.socket]) -> bool:
-    """Return whether only this machine can connect to these sockets."""
     return all(is_loopback(str(one.getsockname()[0])) for one in listening)
 
 
@@ -157,7 +156,6 @@ def check_guarded(address: Address, sockets: Iterable[socket.socket]) -> None:
 
 
 def address_of(sockets: Sequence[socket.socket]) -> Address:
-    """Return the address of inherited sockets."""
     if sockets[0].family == getattr(socket, "AF_UNIX", None):
         return Address(path=os.fsdecode(sockets[0].getsockname()))
     hosts = [str(each.getsockname()[0]) for each in sockets]
@@ -225,7 +223,6 @@ def _is_left_behind(path: str) -> bool:
 
 
 async def _resolve(address: Address) -> list[str]:
-    # Return the IP addresses of a host, in the resolver's order.
     if not address.host:
         return list(_LOOPBACK)
     loop = asyncio.get_running_loop()

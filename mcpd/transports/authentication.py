@@ -361,9 +361,7 @@ class HandshakeFields:
     __slots__ = ("_lines", "path", "user")
 
     def __init__(self, path: str, fields: Sequence[tuple[bytes, bytes]], user: Principal) -> None:
-        # The requested path, with its query.
         self.path = path
-        # The authenticated user.
         self.user = user
         # Stored as one string to save memory, and without credentials.
         kept = Origin("websocket", fields=fields).headers()
@@ -388,7 +386,6 @@ def at_expiry(user: Principal, function: Callable[[], object]) -> asyncio.TimerH
 
 
 def refusal_of(protection: Protection | None, denied: AccessDenied, user: Principal) -> Refusal:
-    """The status and the challenge."""
     if protection is not None:
         return protection.refuse(denied, user)
     challenge = build("Bearer", {"error": denied.error, "scope": " ".join(denied.scopes) or None})

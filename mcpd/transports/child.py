@@ -111,7 +111,6 @@ class ChildProcess:
                 os.kill(self.pid, number)
 
     def signal_group(self, number: int) -> None:
-        """Signal the child and everything that it has started."""
         if self._group_has_ended:
             return
         # macOS answers PermissionError for a group in which every process has ended.
@@ -180,7 +179,6 @@ class ChildProcess:
 
 
 async def _until_readable(descriptor: int) -> None:
-    # Wait for a descriptor to become readable, and close it.
     loop = asyncio.get_running_loop()
     readable = asyncio.Event()
     loop.add_reader(descriptor, readable.set)

@@ -98,7 +98,6 @@ class Guard:
         self.has_token = access.token is not None
         self.protection = access.protection
         authenticate = access.authenticate if access.token is None else TokenAuthenticator(access.token)
-        # Calls the authenticator; None if there is no authenticator.
         self.authentication: Authentication | None = None
         if authenticate is not None:
             self.authentication = Authentication(authenticate, access.authenticate_timeout)

@@ -30,9 +30,9 @@ from .stdio import MAX_FRAME_BYTES, StdioChannel, unread
 # The rate limit allows bursts of this many seconds, so that tracebacks are copied whole.
 BURST_SECONDS = 16.0
 
+# The size of the end that is kept, and the part of it that an error message quotes.
 LAST_BYTES = 4096
 LAST_LINES = 5
-# The size of the end that is kept, and the part of it that an error message quotes.
 LAST_CHARACTERS = 800
 
 _STDERR = 2
@@ -56,7 +56,6 @@ class StderrCopy:
         self._rate = bytes_per_second
         self._allowed = self._most = bytes_per_second * BURST_SECONDS
         self._at = self._loop.time()
-        # How much was not passed on, and not last_lines yet.
         self.dropped_bytes = 0
         self._is_open = True
         self._last = b""
@@ -184,7 +183,7 @@ class ProcessChannel:
         return self._channel.is_congested
 
     def start(self, receiver: Receiver) -> None:
-        """Begin to read. How the child has ended is last_lines at the end."""
+        """Begin to read. How the child has ended is reported at the end."""
         self._receiver = receiver
         self.receive = receiver.receive
         self.receive_error = receiver.receive_error
@@ -192,7 +191,6 @@ class ProcessChannel:
         self._watching = asyncio.create_task(self._watch())
 
     def closed(self, error: McpdError | None = None) -> None:
-        """The child's output has ended."""
         assert self._receiver is not None
         if self._is_closed:
             self._receiver.closed(error)

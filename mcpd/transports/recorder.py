@@ -39,7 +39,6 @@ from .files import try_lock
 # The number of this format, in the first line of each run. It changes if readers have to distinguish two formats.
 FORMAT = 1
 
-# The default size at which a file is full.
 MAX_FILE_BYTES = 64 * 1024 * 1024
 
 # The recorder examines only both ends of a longer message.
@@ -201,7 +200,6 @@ def _shortened(value: Any, most: int, name: str = "") -> Any:
 
 
 def _identity(data: bytes, size: int, tail: bytes) -> dict[str, Any]:
-    # The id and method of a message that is not written whole.
     head = head_of(data) if size <= MAX_DECODED_BYTES else None
     if head is not None:
         found = {"id": head.id, "method": head.method, "error": True if head.error else None}
@@ -282,7 +280,6 @@ class TraceFile:
 
     @property
     def is_full(self) -> bool:
-        """Whether the file has reached its size."""
         return self._size >= self._max_bytes
 
     def write(self, data: bytes) -> None:

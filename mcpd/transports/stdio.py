@@ -65,13 +65,11 @@ class Wakeup(Struct, eq=False):
     _future: asyncio.Future[None] | None = None
 
     async def wait(self) -> None:
-        """Wait until the next call of `wake`."""
         if self._future is None:
             self._future = asyncio.get_running_loop().create_future()
         await asyncio.shield(self._future)
 
     def wake(self) -> None:
-        """Wake everything that waits now."""
         future, self._future = self._future, None
         if future is not None and not future.done():
             future.set_result(None)
@@ -410,7 +408,6 @@ class StdioChannel:
                 self._watch()
 
     def _write(self) -> None:
-        # Write as much of the queue as the kernel accepts.
         unsent = self._unsent
         try:
             while unsent:

@@ -72,7 +72,6 @@ def _copy_of(number: int, address: str) -> socket.socket:
 
 
 def _handed_over() -> tuple[int, list[str]]:
-    # Return the number of inherited sockets and their names.
     own = os.getpid()
     if own not in _taken:
         pid, count = os.environ.get("LISTEN_PID", ""), os.environ.get("LISTEN_FDS", "")

@@ -41,7 +41,6 @@ class OAuthError(McpdError):
 
     @property
     def sentence(self) -> str:
-        """The text as a sentence."""
         text = self.text or self.error
         return f"{text[:1].upper()}{text[1:]}."
 

@@ -381,7 +381,6 @@ class Core:
         return self.answer(transaction.redirect_uri, transaction.state, params, 303)
 
     def seal(self, tokens: Tokens) -> bytes:
-        """Encrypt a provider's tokens for storage."""
         return self.keys.seal(encode(tokens))
 
     async def upstream_token(self, grant_id: str) -> str:

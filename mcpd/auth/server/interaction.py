@@ -81,7 +81,6 @@ def form_page(title: str, body: str, *headers: tuple[str, str], status: int = 20
 
 
 def facts(rows: Mapping[str, str]) -> str:
-    """Return names and values as a list."""
     return "<dl>" + "".join(f"<dt>{escape(name)}</dt><dd>{escape(text)}</dd>" for name, text in rows.items()) + "</dl>"
 
 
@@ -294,8 +293,6 @@ class Interaction:
     # -- helpers -----------------------------------------------------------------------------
 
     def with_error_pages(self, step: _Step) -> _Step:
-        """Return a step that shows errors as pages."""
-
         async def run(request: RouteRequest) -> RouteResponse:
             try:
                 return await step(request)

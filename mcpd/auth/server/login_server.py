@@ -152,8 +152,6 @@ _PLACEHOLDER_URL = "http://127.0.0.1"
 
 
 class _OwnKeys(IssuerKeys):
-    """The keys of the authorization server in this process."""
-
     def __init__(self, server: AuthorizationServer) -> None:
         super().__init__(_PLACEHOLDER_URL)
         self._server = server

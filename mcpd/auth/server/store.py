@@ -79,8 +79,6 @@ class Grant(Struct, frozen=True):
 
 
 class Code(Struct, frozen=True):
-    """An issued code with its grant."""
-
     grant: Grant
     redirect_uri: str
     challenge: str
@@ -141,7 +139,6 @@ class Store:
         self.now(lambda now: self._db.execute("INSERT INTO keys VALUES (?, ?, ?)", (kid, jwk, now)))
 
     def drop_keys(self, before: float) -> None:
-        """Delete the keys created before this time."""
         self.now(lambda _: self._db.execute("DELETE FROM keys WHERE created < ?", (before,)))
 
     # -- clients -----------------------------------------------------------------------------
@@ -305,13 +302,11 @@ class Store:
         return Grant(id, client, decode(user, type=User), scope, resource, key, revoked is not None, used)
 
     async def upstream(self, grant_id: str) -> bytes | None:
-        """Return the encrypted tokens of the provider."""
         select = "SELECT upstream FROM grants WHERE id = ?"
         row = await self._run(lambda _: self._db.execute(select, (grant_id,)).fetchone())
         return None if row is None else row[0]
 
     async def keep_upstream(self, grant_id: str, sealed: bytes) -> None:
-        """Store new encrypted tokens of the provider."""
         update = "UPDATE grants SET upstream = ? WHERE id = ? AND revoked IS NULL"
         await self._run(lambda _: self._db.execute(update, (sealed, grant_id)))
 

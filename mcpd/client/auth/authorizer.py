@@ -273,7 +273,6 @@ class Authorizer:
         )
 
     def is_known_insufficient(self, operation: str, scopes: Sequence[str]) -> bool:
-        """Whether this operation was refused with these scopes before."""
         return (operation, frozenset(scopes)) in self._insufficient
 
 

@@ -118,7 +118,6 @@ class Loopback:
 
     @property
     def redirect_uri(self) -> str:
-        """The URI to redirect the browser to."""
         host = f"[{self._host}]" if ":" in self._host else self._host
         return f"http://{host}:{self._port}{self._path}"
 
@@ -270,7 +269,6 @@ class UserInteraction(Struct, kw_only=True):
 
     @classmethod
     def of(cls, settings: OAuth) -> UserInteraction:
-        """The interaction that the settings of a program describe."""
         return cls(
             open_url=settings.open_url,
             wait_callback=settings.wait_callback,

@@ -115,7 +115,6 @@ class LoginRecords(Struct, kw_only=True):
         self.logins = [other for other in self.logins if other.key != login.key]
 
     def registration(self, issuer: str) -> Registration | None:
-        """The valid registration at this issuer."""
         matches = (known for known in self.registrations if known.issuer == issuer and known.is_valid)
         return next(matches, None)
 

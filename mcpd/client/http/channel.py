@@ -119,7 +119,6 @@ class HttpSse:
         return self._events.popleft()
 
     async def run(self) -> None:
-        """Deliver messages until the stream ends."""
         assert self._reply is not None
         error: TransportError = ConnectionLost(f"{self._requester.pool.name} ended the stream")
         try:
@@ -332,7 +331,6 @@ class HttpChannel:
             await asyncio.shield(self._drained)
 
     def pause(self) -> None:
-        """Stop reading streams until `resume`."""
         if self._inbound is not None:
             self._inbound.may_read.clear()
 

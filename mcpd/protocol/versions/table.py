@@ -296,7 +296,6 @@ class Version:
         return Raw(encode(members))
 
     def error_code(self, error: ProtocolError) -> int:
-        """Return the code of an error in this version."""
         for revision in self._later:
             code = revision.error_codes.get(type(error))
             if code is not None:
@@ -443,7 +442,6 @@ class Vocabulary:
         return _in_version(self._notifications.get(method), version)
 
     def may_say(self, version: Version, method: str) -> bool:
-        """Return whether an extension adds this notification of the server."""
         if method not in self._server_notifications:
             return False
         versions, _ = self._server_notifications[method]

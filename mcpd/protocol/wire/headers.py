@@ -123,7 +123,6 @@ def mirrors(schema: Any) -> tuple[Mirror, ...]:
 
 
 def without_mirrors(schema: Any) -> Any:
-    """Return a copy of the schema without the annotation."""
     if not isinstance(schema, dict):
         return schema
     return mapped({key: value for key, value in schema.items() if key != ANNOTATION}, without_mirrors)

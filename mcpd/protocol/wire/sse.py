@@ -83,7 +83,6 @@ class SseReader:
         self._is_reported = False
 
     def feed(self, chunk: bytes) -> list[SseEvent]:
-        """Return the events that this chunk completes."""
         if self._ends_with_cr and chunk:
             self._ends_with_cr = False
             chunk = chunk.removeprefix(b"\n")

@@ -123,7 +123,6 @@ def _tls(to: Dialed) -> SSLContext:
 
 
 def _proxy(to: Dialed) -> SplitResult | None:
-    # Return the proxy for this URL from the environment or the system's settings.
     if is_loopback(to.host):
         return None
     from urllib.request import getproxies, proxy_bypass  # it loads an HTTP client
@@ -342,7 +341,6 @@ class ClientHandshake:
             self.opened.exception()  # the caller may have given up
 
     def _refused(self, error: Exception) -> TransportError:
-        # Return the error of a failed handshake, with the status and the first line of the body.
         name = self._to.name
         if not isinstance(error, InvalidStatus):
             cause = error.__cause__ or error
@@ -367,7 +365,6 @@ class ClientHandshake:
         return RefusedHandshake(text, status, dict(response.headers.raw_items()), challenges)
 
     def _why(self, ended: ConnectionClosed, cause: str) -> ConnectionLost:
-        # Return the error that the receiver gets when an open connection ends.
         return ConnectionLost(f"{self._to.name}: {self._how_it_ended(ended, cause)}")
 
     def _how_it_ended(self, ended: ConnectionClosed, cause: str) -> str:

@@ -142,7 +142,6 @@ class WebSocketChannel(asyncio.Protocol):
 
         # Whether the handshake is done and the connection is not closing.
         self.is_open = self._was_open = False
-        # Whether reading is paused.
         self.is_held = owner is None
         self.is_congested = False
         # Whether data arrived since the last ping timer.
@@ -171,7 +170,6 @@ class WebSocketChannel(asyncio.Protocol):
 
     @property
     def user(self) -> Principal:
-        """The authenticated user of the connection."""
         return ANONYMOUS if self._fields is None else self._fields.user
 
     @property
@@ -341,7 +339,6 @@ class WebSocketChannel(asyncio.Protocol):
             transport.resume_reading()
 
     def _take_frames(self, frames: Sequence[Frame], read: int) -> None:
-        # Add the frames of one read, which had `size` bytes.
         self._events += frames
         self._is_agreed = frames[-1].opcode is _CLOSE
         if read <= SMALL:
@@ -500,7 +497,6 @@ class WebSocketChannel(asyncio.Protocol):
             self._bound_unread(transport.get_write_buffer_size())
 
     def _bound_unread(self, waits: int) -> None:
-        # Count the bytes that wait for a client that does not read.
         most = self._limits.max_queued_bytes
         if self._unread is None:
             self._unread = Charge(id(self), client_of(self.peer))
@@ -562,7 +558,6 @@ class WebSocketChannel(asyncio.Protocol):
         self._end()
 
     def abort(self) -> None:
-        """Close the socket at once."""
         self.is_open = False
         if self._transport is not None:
             self._transport.abort()

@@ -145,7 +145,6 @@ class Handshake:
             self._connection.abort()
 
     def _answer(self, request: Request, found: _Known, rest: bytes) -> None:
-        # Decide, and answer; `rest` came behind the request.
         protocol = self.framing
         refusal = found if isinstance(found, Refusal) else self._endpoint.refuse(request)
         headers = RequestHeaders.of(_raw_fields(request))  # those of the library raise for a header that came twice
@@ -234,7 +233,6 @@ class Endpoint:
         self._on_refused = on_refused
         self.connection_limit = ConnectionLimit() if connection_limit is None else connection_limit
         self.connections: CountedConnections[WebSocketChannel] = CountedConnections(self.connection_limit)
-        # The number of handshakes that are being authenticated.
         self.authenticating = 0
         self.is_closed = False
         if guard.protection is not None:
@@ -245,7 +243,6 @@ class Endpoint:
             channel.turn_out(is_meant)
 
     def connect(self) -> WebSocketChannel:
-        """Create the asyncio protocol of one connection."""
         return WebSocketChannel(Handshake(self), self.limits, _why_it_ended, self)
 
     def check(self, headers: RequestHeaders) -> Principal | Refusal | Coroutine[Any, Any, Principal | Refusal]:
