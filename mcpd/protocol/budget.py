@@ -113,7 +113,6 @@ class Budget:
                     del self._held[key]
 
 
-# The budget of this process.
 BUDGET = Budget()
 
 

@@ -86,7 +86,6 @@ class Batch(list[Raw]):
     """The raw parts of a JSON array, at most MOST_PARTS. Spec: 2025-03-26 basic/index, batching."""
 
 
-# The largest number of messages in a batch.
 MOST_PARTS = 1024
 
 _LARGE_BATCH_BYTES = 1024 * 1024

@@ -51,7 +51,6 @@ METHODS: dict[str, Method] = {
     "subscriptions/listen": Method(),
 }
 
-# The row of all other methods.
 DEFAULT = Method()
 
 # The methods whose requests name an entry, with the member of the params that does.

@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from msgspec import DecodeError
 from msgspec.json import decode, encode
 
-# The default length to which `printable` cuts a text.
 MOST_CHARACTERS = 200
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, TypeAlias
 
-# A JSON Schema that is an object.
 Schema: TypeAlias = dict[str, Any]
 
 

@@ -218,7 +218,6 @@ class Session:
         self.max_in_flight = max_in_flight
         # Larger messages are not sent: the other side accepts as many bytes and would skip the rest.
         self.max_frame_bytes = max_frame_bytes
-        # The methods of extensions, besides those of the version.
         self.vocabulary = vocabulary
         self.hooks = hooks
         self.principal = opening.principal
@@ -232,7 +231,6 @@ class Session:
         self.watched: ChargedTexts | None = None
         self.phase: Phase = "new" if version is None else "modern" if version.is_modern else "initialized"
         self.is_stateless = opening.is_stateless
-        # The open calls.
         self.in_flight: RequestsInFlight[Call] = RequestsInFlight()
 
     def restore(self, client: ClientIdentity, *, is_initialized: bool, log_level: str | None) -> None:

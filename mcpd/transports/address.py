@@ -145,7 +145,6 @@ def bind_beside(sockets: Iterable[socket.socket]) -> list[socket.socket]:
         except OSError as error:
             close(found)
             raise ConfigurationError(_explain(error, Address(host, port))) from None
-
     return found
 
 
@@ -203,7 +202,6 @@ def bind_unix(path: str, mode: str = "600") -> socket.socket:
     except OSError as error:
         listening.close()
         raise ConfigurationError(f"Cannot listen on unix:{path}: {error.strerror or error}") from None
-
     return listening
 
 
@@ -233,7 +231,6 @@ async def _resolve(address: Address) -> list[str]:
         raise ConfigurationError(
             f"Cannot listen on {address}: {why}; use the name of this machine, one of its addresses, or 0.0.0.0 for all"
         ) from None
-
     return list(dict.fromkeys(str(entry[4][0]) for entry in found))
 
 
@@ -257,7 +254,6 @@ def _listen(address: Address, found: list[str], listens: bool, is_shared: bool) 
     except BaseException:
         close(sockets)
         raise
-
     return sockets
 
 
@@ -281,7 +277,6 @@ def _open(host: str, port: int, listens: bool, is_shared: bool) -> socket.socket
     except BaseException:
         listening.close()
         raise
-
     return listening
 
 
@@ -307,5 +302,4 @@ def _family(host: str) -> int | None:
             continue
         is_link_local = family == socket.AF_INET6 and packed[0] == 0xFE and packed[1] & 0xC0 == 0x80
         return family if not has_zone or (is_zone and is_link_local) else None
-
     return None

@@ -124,7 +124,6 @@ class RequestHeaders(Mapping[str, str]):
                 repeated.add(name)
                 value = fields[name] + b", " + value
             fields[name] = value
-
         return cls(fields, frozenset(repeated))
 
     def __getitem__(self, name: str) -> str:
@@ -308,7 +307,6 @@ class Authentication:
         if task.cancelled():
             log.error("An authenticator was cancelled")
             return _UNAVAILABLE
-
         return task.result()
 
 

@@ -75,7 +75,6 @@ def build(scheme: str, params: Mapping[str, str | None]) -> str:
             raise ValueError(f"{name!r} is not a parameter name")
         escaped = value.replace("\\", "\\\\").replace('"', '\\"')
         written.append(f'{name}="{escaped}"')
-
     return f"{scheme} {', '.join(written)}" if written else scheme
 
 

@@ -225,7 +225,6 @@ def group_lives(group: int) -> bool:
             continue
         if int(its_group) == group and state not in (b"Z", b"X"):
             return True
-
     return False
 
 

@@ -89,5 +89,4 @@ def state_folder(environment: Mapping[str, str] = os.environ) -> str:
     else:
         named = environment.get("XDG_STATE_HOME", "")
         base = named if os.path.isabs(named) else os.path.join(home, ".local", "state")
-
     return os.path.join(base, "mcpd")

@@ -120,7 +120,6 @@ class Guard:
             return Refusal(400, "The request has more than one Host header.\n")  # RFC 9112 3.2
         if self._is_known(host):
             return None
-
         return Refusal(
             403,
             f"Host {_show(host)} is not allowed here. If clients should reach this server by that name, "
@@ -134,7 +133,6 @@ class Guard:
         scheme, found, host = origin.rpartition("://")
         if (not found or scheme.lower() in _WEB_SCHEMES) and self._is_known(host, is_origin=True):
             return None
-
         return Refusal(
             403,
             f"Origin {_show(origin)} is not allowed here. If that web page should use this server, "

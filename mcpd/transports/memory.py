@@ -30,7 +30,6 @@ class MemoryChannel:
         self._is_closed = False
         self._has_ended = False
         self.other: MemoryChannel = self
-        # Awaited at the end of `aclose`.
         self.after_close: Callable[[], Awaitable[None]] | None = None
 
     def start(self, receiver: Receiver) -> None:

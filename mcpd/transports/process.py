@@ -171,7 +171,6 @@ class ProcessChannel:
         self._receiver: Receiver | None = None
         self._watching: asyncio.Task[None] | None = None
         self._reporting: asyncio.Task[None] | None = None
-        # Bytes for the child, ever.
         self._sent = 0
         self._is_closed = False
         self._owner = os.getpid()

@@ -210,7 +210,6 @@ def _identity(data: bytes, size: int, tail: bytes) -> dict[str, Any]:
             "id": None if found_id is None else decode(found_id[1]),
             "method": None if found_method is None else found_method[1].decode(),
         }
-
     return {name: value for name, value in found.items() if value is not None}
 
 
@@ -316,7 +315,6 @@ class TraceFile:
         except BaseException:
             os.close(descriptor)
             raise
-
         return descriptor
 
 

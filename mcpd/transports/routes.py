@@ -77,7 +77,6 @@ def values_across(fixed: Sequence[str], path: str, wide: Collection[int]) -> lis
             return None
         values.append(path[start:end])
         start = end + len(fixed[index + 1])
-
     return values
 
 
@@ -221,12 +220,10 @@ def _parts_of(path: str, where: str) -> tuple[tuple[str, ...] | None, tuple[str,
         raise RegistrationError(f"{where}: a parameter is written {{name}}")
     if any(not name.isidentifier() for name in names) or len({*names}) != len(names):
         raise RegistrationError(f"{where}: its parameters need different names, such as {{name}}")
-
     return (tuple(fixed) if names else None), tuple(names)
 
 
 def _takes_request(function: Callable[..., object], where: str) -> bool:
-    # Return whether a function takes the request. Raises RegistrationError for other parameters.
     if not callable(function):
         raise RegistrationError(f"{where}: {function!r} is not a function")
 

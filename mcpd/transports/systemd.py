@@ -51,7 +51,6 @@ def sockets_at(address: str) -> list[socket.socket]:
         for each in found:
             each.close()
         raise
-
     return found
 
 
@@ -84,7 +83,6 @@ def _handed_over() -> tuple[int, list[str]]:
             for number in range(_FIRST, _FIRST + _taken[own][0]):
                 with suppress(OSError):  # `_copy_of` reports it
                     os.set_inheritable(number, False)
-
     return _taken[own]
 
 

@@ -384,7 +384,7 @@ def _yaml_library(path: str) -> tuple[Callable[[str], Any], type[Exception]]:
     return ruamel.YAML(typ="safe", pure=True).load, ruamel.error.YAMLError
 
 
-_READERS = {"json": _json, "toml": _toml, "yaml": _yaml}
+_READERS = {"json": _json, "jsonc": _json, "toml": _toml, "yaml": _yaml}
 
 _KEYS = ("mcpServers", "servers", "context_servers", "mcp_servers", "mcp", "extensions")
 _MOST_NAMES = 12
@@ -438,7 +438,7 @@ def host_files(host: Host, environment: Mapping[str, str] = os.environ) -> list[
 
 def host_servers(host: Host, path: str) -> dict[str, Any]:
     """Return the entries of all servers in a file of this host, by name. Raises ConfigurationError."""
-    return servers_in(host, read_document(path, _kind(host)))
+    return servers_in(host, read_document(path, host.format))
 
 
 def servers_in(host: Host, document: Mapping[str, Any]) -> dict[str, Any]:
@@ -465,7 +465,7 @@ def read_host(host: Host, name: str, environment: Mapping[str, str] = os.environ
     found = servers_of_host(host, files)
     if name not in found:
         for project in host.project:
-            if os.path.isfile(project) and name in _by_name(read_document(project, _kind(host)).get(host.key)):
+            if os.path.isfile(project) and name in _by_name(read_document(project, host.format).get(host.key)):
                 raise ConfigurationError(
                     f"{host.id}:{name}: {host.name} uses this server in this folder only; if you trust {project}, "
                     f"write {project}:{name}"
@@ -476,10 +476,6 @@ def read_host(host: Host, name: str, environment: Mapping[str, str] = os.environ
 def servers_of_host(host: Host, files: list[str]) -> dict[str, Any]:
     """The entries of several files; those of the first ones take precedence."""
     return {name: entry for path in reversed(files) for name, entry in host_servers(host, path).items()}
-
-
-def _kind(host: Host) -> str:
-    return "json" if host.format == "jsonc" else host.format
 
 
 def _read(

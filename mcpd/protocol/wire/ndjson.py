@@ -139,7 +139,6 @@ class Splitter:
             self._skip()
 
     def _skip(self) -> None:
-        # Start skipping the current line: keep only its ends.
         self._is_skipping = True
         self._head = b"".join(part[:END_BYTES] for part in self._tail[:END_BYTES])[:END_BYTES]
         self._keep_end()

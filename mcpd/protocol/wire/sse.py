@@ -76,7 +76,6 @@ class SseReader:
 
         self._name = b""
         self._id = last_id
-        # The data of the current event.
         self._data: bytearray | None = None
         self._is_oversized = False
         # Whether the current event was already returned as oversized.

@@ -261,7 +261,6 @@ async def open_websocket(
         if isinstance(error, TimeoutError):
             raise CannotConnect(f"{to.name}: no answer within {OPEN_SECONDS:g} s") from None
         raise
-
     return channel
 
 
@@ -361,7 +360,6 @@ class ClientHandshake:
             has_token = any(name.lower() == "authorization" for name in self._headers)
             advice = _ADVICE.get(status) or advice_on(status, challenges, refusal_text, has_token=has_token)
             text += (f": {refusal_text}" if refusal_text else "") + (f"; {advice}" if advice else "")
-
         return RefusedHandshake(text, status, dict(response.headers.raw_items()), challenges)
 
     def _why(self, ended: ConnectionClosed, cause: str) -> ConnectionLost:

@@ -125,7 +125,6 @@ class WebSocketChannel(asyncio.Protocol):
         # The timer of the handshake, then of pings, then of closing.
         self._timer: asyncio.TimerHandle | None = None
 
-        # Received frames that were not delivered yet.
         self._events: list[Frame] = []
         # The received bytes of an incomplete frame.
         self._partial_bytes = 0
@@ -154,7 +153,6 @@ class WebSocketChannel(asyncio.Protocol):
         self._is_leaving = False
         # Whether the peer has sent a close frame.
         self._is_agreed = False
-        # The error that ended the connection, if there was one.
         self._ended: McpdError | None = None
         self._is_closing = self._has_ended = self._has_reported = self._is_lost = False
         # Done when the socket is closed; created on demand.
@@ -351,7 +349,6 @@ class WebSocketChannel(asyncio.Protocol):
         self._partial_bytes = min(read, max(0, self._partial_bytes))
 
     def _count(self) -> None:
-        # Count the bytes of an incomplete message.
         waits = self._partial_bytes + (0 if self._fragments is None else len(self._fragments))
         if waits <= SMALL or self._has_ended:
             self._charge = None
