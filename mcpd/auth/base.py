@@ -211,12 +211,14 @@ class Auth(Protection):
         self._proofs = _proof_checker(options)
         self._has_nonce_key = "dpop_nonce_key" in options
         self._needed = frozenset(self.scopes)
+
         self._cache = TokenCache(cache_seconds)
         self._is_kept = cache_seconds > 0  # otherwise each request is verified separately
         self.on_forget = []
         self._pending: dict[bytes, asyncio.Task[_KnownToken | Refusal]] = {}
         # The running verifications, each with the predicates passed to `forget` since it began.
         self._running: dict[asyncio.Task[_KnownToken | Refusal], list[_Matches]] = {}
+
         self._endpoint = "/mcp"
         # The scopes that the server may require. Registering a tool adds its scopes.
         self.known_scopes: set[str] = {*self.scopes}
@@ -260,6 +262,7 @@ class Auth(Protection):
             self._challenges(scopes=self.scopes),
             "unauthorized",
         )
+
         self._other_scheme = replace(
             self._unauthenticated,
             text="Authorization is not a bearer token: send an access token as Authorization: Bearer TOKEN.\n",
@@ -270,6 +273,7 @@ class Auth(Protection):
             (("WWW-Authenticate", build("Bearer", {"error": "invalid_request"})),),
             "invalid_request",
         )
+
         self._bound = self._refused(InvalidToken("the token is bound to a key, but no proof was sent"))
         self._unbound = self._refused(InvalidToken("the token is not bound to a key, which this scheme requires"))
         self._too_long = self._refused(InvalidToken("the token is too long"))
@@ -407,9 +411,11 @@ class Auth(Protection):
                 found = verify()
             except Exception as error:
                 return self._failed(key, error)
+
             if not isawaitable(found):
                 accepted = self._accept(key, found)
                 return accepted if isinstance(accepted, Refusal) else self._admitted(accepted, scheme, headers)
+
             # One verification serves all requests with this token, even if the first of them is cancelled.
             forgotten: list[_Matches] = []
             pending = asyncio.ensure_future(self._verify_in_task(key, found, verify, forgotten))
@@ -432,6 +438,7 @@ class Auth(Protection):
         try:
             async with asyncio.timeout(_VERIFY_SECONDS):
                 found = await asked
+
                 # A verification that began before `forget` was called may be out of date.
                 while found is not None and any(matches(found.principal) for matches in forgotten):
                     forgotten.clear()
@@ -465,6 +472,7 @@ class Auth(Protection):
             named = " ".join(scope for scope in self.scopes if scope not in scopes)
             text = f"This server requires the scope {named}, which the token does not have"
             missing_scope = self.refuse(AccessDenied(text, scopes=self.scopes), who)
+
         is_plain = missing_scope is None and not found.key_thumbprint and self._dpop != "require"
         ath = b64(key) if found.key_thumbprint else ""
         known = _KnownToken(who, found.key_thumbprint, missing_scope, who if is_plain else None, ath)

@@ -308,6 +308,7 @@ async def _request(
     # Each request uses a connection of its own, because the check applies to one request only.
     resolver = _CheckedResolver(found) if proxy is None else None
     connector = aiohttp.TCPConnector(resolver=resolver, use_dns_cache=False, force_close=True, ssl=tls or True)
+
     own = {"User-Agent": f"mcpd/{__version__}", "Accept-Encoding": "identity"}
     try:
         async with aiohttp.ClientSession(

@@ -57,6 +57,7 @@ async def fetch_issuer_metadata(issuer: str) -> dict[str, Any]:
     """Return the metadata of an issuer, which must name exactly this issuer. Raises FetchError."""
     reach = await reach_from(issuer)
     failure: FetchError | None = None
+
     for url in metadata_urls(issuer):
         try:
             found, _ = await fetch_json(url, what="the metadata of the issuer", reach=reach, limits=_METADATA_LIMITS)
@@ -68,6 +69,7 @@ async def fetch_issuer_metadata(issuer: str) -> dict[str, Any]:
         if found.get("issuer") == issuer:
             return found
         failure = FetchError("the metadata of the issuer", url, "it names an issuer other than the configured one")
+
     assert failure is not None
     raise failure
 
@@ -268,6 +270,7 @@ class ClaimChecks:
         # RFC 8707, RFC 9068 section 4: a token for another resource must not be accepted.
         self._check_recipient(claims, default_audience)
         expires = self._check_times(claims, now)
+
         subject = _text(claims, "sub")
         client = next((text for name in self._client_claims if (text := _text(claims, name))), "")
         if not subject and not client:
@@ -297,6 +300,7 @@ class ClaimChecks:
                 raise InvalidToken(
                     "the token is for another audience", f"aud is {found!r}, not one of {sorted(ours)!r}"
                 )
+
         for name, values in self.expect.items():
             given = claims.get(name)
             found = [given] if isinstance(given, str) else given if isinstance(given, list) else []
@@ -428,6 +432,7 @@ class Jwt(Auth):
         self._algorithms = _checked_algorithms(algorithms, has_secret=secret is not None)
         self._types = ("at+jwt",) if strict else ("at+jwt", "jwt", "")
         self.authorization_servers = tuple(checked_issuer(one.url) for one in issuers)
+
         self._sources: dict[str, _Source] = {}
         for one in issuers:
             checks = ClaimChecks(
@@ -451,6 +456,7 @@ class Jwt(Auth):
         parts = segments_of(token)
         if parts is None:
             raise InvalidToken("the token is not a JWT")
+
         head = _object(parts[0], "header")
         alg, kid = self._check_head(head)
         # Not verified yet; it only selects the keys.
@@ -590,6 +596,7 @@ class Introspection(Auth):
             "Content-Type": "application/x-www-form-urlencoded",
             "Accept": "application/json",
         }
+
         try:
             if self._endpoint_url is None:
                 self._endpoint_url = await self._from_metadata()

@@ -18,11 +18,13 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from hashlib import sha256
 from time import time
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 from urllib.parse import quote, unquote, urlsplit
 
-from msgspec import DecodeError, Struct, ValidationError
+from msgspec import DecodeError, Struct
 from msgspec.json import Decoder, decode, encode
+
+T = TypeVar("T")
 
 _ALPHABET = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
 # Maps base64url to base64, and all other characters, including + and /, to an invalid one.
@@ -47,14 +49,16 @@ def bytes_in(segment: str) -> bytes | None:
 
 def object_in(segment: str) -> dict[str, Any] | None:
     """Return the JSON object in a segment, or None."""
+    found = _decoded(segment, decode)
+    return found if isinstance(found, dict) else None
+
+
+def _decoded(segment: str, read: Callable[[bytes], T]) -> T | None:
     data = bytes_in(segment)
-    if data is None:
-        return None
     try:
-        found = decode(data)
+        return None if data is None else read(data)
     except (DecodeError, RecursionError, UnicodeDecodeError):
         return None
-    return found if isinstance(found, dict) else None
 
 
 # Takes the signed bytes and the signature, and returns whether the key made it. Does not raise.
@@ -197,7 +201,7 @@ class ProofChecker:
         known = self._keys.get(parts[0]) or _key_of_header(parts[0])
         if isinstance(known, BadProof):
             return known
-        claims = _claims_of(parts[1])
+        claims = _decoded(parts[1], _claims_in)
         if claims is None:
             return BadProof("the proof cannot be read")
         signature = bytes_in(parts[2])
@@ -267,16 +271,6 @@ class ProofChecker:
         return True
 
 
-def _claims_of(segment: str) -> _Claims | None:
-    data = bytes_in(segment)
-    if data is None:
-        return None
-    try:
-        return _claims_in(data)
-    except (DecodeError, ValidationError, RecursionError, UnicodeDecodeError):
-        return None
-
-
 def _key_of_header(segment: str) -> _KnownKey | BadProof:
     # Return the key in the header of a proof. All proofs of a client have the same header.
     head = object_in(segment)
@@ -288,6 +282,7 @@ def _key_of_header(segment: str) -> _KnownKey | BadProof:
     own = _public_key(head.get("jwk"), alg)
     if own is None:
         return BadProof("the key of the proof is not a public key for its algorithm")
+
     from joserfc import jwk
 
     try:

@@ -281,6 +281,7 @@ class Core:
         self.users = None if settings.users is None else Users(settings.users.file)
         self.upstreams = upstreams(settings.providers)
         self.listed = {id: _listed(id, settings) for id in settings.clients}
+
         self.store = Store(settings.state, clock)
         self.keys = Keys(self.store, clock, settings.state)
         self.documents = ClientDocuments(clock, reach)

@@ -100,6 +100,7 @@ def _parameters(core: Core, fields: dict[str, str]) -> dict[str, object]:
         )
     if fields.get("response_mode", "query") != "query":
         raise OAuthError("invalid_request", "response_mode must be query")
+
     if fields.get("code_challenge_method") != "S256" or not _is_challenge(fields.get("code_challenge", "")):
         raise OAuthError("invalid_request", "PKCE is required: send code_challenge with code_challenge_method S256")
     if not is_resource(fields.get("resource", core.resource), core.resource):
@@ -176,6 +177,7 @@ async def _register(core: Core, request: RouteRequest, fields: dict[str, Any]) -
     method = fields.get("token_endpoint_auth_method", "client_secret_basic")
     if method not in METHODS:
         raise OAuthError("invalid_client_metadata", f"token_endpoint_auth_method must be one of {', '.join(METHODS)}")
+
     responses = fields.get("response_types", ["code"])
     if not isinstance(responses, list) or "code" not in responses:
         raise OAuthError("invalid_client_metadata", "response_types must include code")

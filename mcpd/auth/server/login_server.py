@@ -64,10 +64,12 @@ class AuthorizationServer:
         self.core = Core(settings, clock, _LOOPBACK if settings.is_development else reach)
         self._has_proofs = check_proof is not None
         self._endpoint = "/mcp"
+
         interaction = Interaction(self.core)
         tokens = TokenEndpoint(self.core, check_proof or (lambda request: ""))
         with_error_pages = interaction.with_error_pages
         callback, provider = "/oauth/sign-in/{name}/callback", "/oauth/sign-in/{name}"
+
         self.routes: list[Route] = [
             _public_route(METADATA, self._metadata),
             *(_public_route(f"{METADATA}{path}", self._metadata_of_path) for path in _PATHS),

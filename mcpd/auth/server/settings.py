@@ -372,6 +372,7 @@ def _checked(settings: Settings, folder: str) -> Settings:
     if settings.idle_seconds < settings.token_seconds:
         raise ValueError("idle-seconds: must be at least token-seconds")
     networks_of(settings.trusted_proxies)
+
     clients = {
         id: replace(client, secret_file=_within(folder, client.secret_file)) for id, client in settings.clients.items()
     }

@@ -113,6 +113,7 @@ class Upstream:
             email = ""
         if not is_allowed(self._provider.allow, subject, email):
             return None
+
         name = claims.get("name")
         shown = name if isinstance(name, str) and name else email or subject
         return self._user(subject, shown, email), _tokens(answer)
@@ -177,6 +178,7 @@ class Upstream:
             )
         except FetchError as error:
             raise self._failed(str(error)) from None
+
         answer = response.members()
         if response.status != 200 or not isinstance(answer.get("access_token"), str):
             raise self._failed(f"its token endpoint answers {response.status} without a token")
