@@ -335,7 +335,7 @@ class Auth(Protection):
         if authorization is None:
             return self._unauthenticated
         scheme, _, token = authorization.partition(" ")
-        if not self._accepts_scheme(scheme):
+        if scheme.lower() not in (("bearer",) if self._proofs is None else ("bearer", "dpop")):
             return self._other_scheme
         if len(token) > _MAX_BYTES:
             return self._too_long
@@ -349,10 +349,6 @@ class Auth(Protection):
             return self._malformed
         refused = self._cache.refused(key)
         return refused if refused is not None else self._verify_token(key, scheme, token, headers)
-
-    def _accepts_scheme(self, scheme: str) -> bool:
-        lower = scheme.lower()
-        return lower == "bearer" or (lower == "dpop" and self._proofs is not None)
 
     def _admitted(self, known: _KnownToken, scheme: str, headers: Mapping[str, str]) -> _Answer:
         # Return the answer to a request with a valid token.

@@ -263,9 +263,6 @@ async def kind_of_host(url: str, what: str = "the server") -> Kind:
     return min((kind_of(address) for _, address in found), key=_FROM_WORST.index, default="global")
 
 
-# -- one request -------------------------------------------------------------------------------
-
-
 class _CheckedResolver(AbstractResolver):
     """Resolves to the checked addresses only. A second lookup might return others."""
 

@@ -73,17 +73,13 @@ def _path(public_url: str) -> str:
     return "" if path == "/" else path
 
 
-def _is_mounted(public_url: str, endpoint: str) -> bool:
-    # Return whether another application serves the root of the origin, judging by the two paths.
-    path, own = _path(public_url).rstrip("/"), endpoint.rstrip("/")
-    return len(path) > len(own) and path.endswith(own)
-
-
 def metadata_url(public_url: str, endpoint: str) -> str:
     """Return the metadata URL for challenges: the standard location, or a path inside the mounted application."""
     parts = urlsplit(public_url)
     origin = f"{parts.scheme}://{parts.netloc}"
-    if _is_mounted(public_url, endpoint):
+    path, own = _path(public_url).rstrip("/"), endpoint.rstrip("/")
+    # Another application serves the root of the origin, judging by the two paths.
+    if len(path) > len(own) and path.endswith(own):
         return f"{public_url.rstrip('/')}{INSIDE}"
     return f"{origin}{WELL_KNOWN}{_path(public_url)}"
 

@@ -134,7 +134,7 @@ def _files(roots: Sequence[Root]) -> list[Root]:
 
 
 async def _elicit(callbacks: Callbacks, params: Raw) -> ElicitResult:
-    """Spec: 2025-11-25 client/elicitation: "Requests with undeclared modes: -32602"; a missing mode means a form."""
+    # Spec: 2025-11-25 client/elicitation: "Requests with undeclared modes: -32602"; a missing mode means a form.
     form, url = callbacks.elicit_form, callbacks.elicit_url
     if form is None and url is None:
         raise MethodNotFound("This client does not offer elicitation/create")
@@ -150,7 +150,7 @@ async def _elicit(callbacks: Callbacks, params: Raw) -> ElicitResult:
 
 
 def _checked_form(result: ElicitResult, schema: Mapping[str, Any]) -> ElicitResult:
-    """Spec: 2025-11-25 client/elicitation: "Clients SHOULD validate all responses against the provided schema"."""
+    # Spec: 2025-11-25 client/elicitation: "Clients SHOULD validate all responses against the provided schema".
     if getattr(result, "action", None) == "accept":
         from mcpd.server.context.forms import check_values
 

@@ -390,7 +390,7 @@ class Client(ServerLink, ServerDetails, ToolCalls):
         on_progress: OnProgress | None = None,
         timeout: float | None | Literal["default"] = "default",
     ) -> tuple[Raw, bool]:
-        """Return the result, and whether it took one round. Results that depend on the user's input are not cached."""
+        # Return the result, and whether it took one round. Results that depend on the user's input are not cached.
         seconds = self.timeout if timeout == "default" else timeout
         first = await self._send(method, params, seconds, on_progress)
         if not self._current_era().has_result_types or read_input_required(first) is None:
@@ -452,7 +452,7 @@ class Client(ServerLink, ServerDetails, ToolCalls):
 
 
 def _is_repeatable(tool: Tool) -> bool:
-    """Whether calling the tool twice has the same effect as calling it once."""
+    # Whether calling the tool twice has the same effect as calling it once.
     hints = tool.annotations
     return hints is not None and bool(hints.read_only_hint or hints.idempotent_hint)
 

@@ -175,7 +175,7 @@ class ClientConnection:
             self._closing = self.loop.create_task(self.channel.aclose())
 
     def _pause(self, is_wanted: bool) -> bool:
-        """Stop or continue reading from the server. Return whether the channel supports it."""
+        # Stop or continue reading from the server. Return whether the channel supports it.
         channel = self.channel
         if not isinstance(channel, PausableChannel):
             return False
@@ -186,7 +186,7 @@ class ClientConnection:
         return True
 
     def _other_tasks(self) -> list[asyncio.Task[None]]:
-        """All tasks except the current one, which may be a callback that closes the client."""
+        # All tasks except the current one, which may be a callback that closes the client.
         return [task for task in self._tasks if task is not asyncio.current_task()]
 
     def _process_events(self) -> None:
@@ -306,7 +306,7 @@ class ClientConnection:
         self._schedule_timeouts(self.session.pending.deadline)
 
     def _callback_returned(self) -> None:
-        """If the server was not being read, responses may be waiting: give all requests more time."""
+        # If the server was not being read, responses may be waiting: give all requests more time.
         if self._notifications.is_paused:
             self._restart_clocks()
 
@@ -409,7 +409,7 @@ class ClientConnection:
         self._schedule_timeouts(self.session.pending.deadline)
 
     async def _carry(self, request: ClientRequest) -> None:
-        """Send a request over its own connection, and read the response there."""
+        # Send a request over its own connection, and read the response there.
         assert self._to_carry is not None
         frame, _, method, heading = self._to_carry
         self._to_carry = None
@@ -422,7 +422,7 @@ class ClientConnection:
             request.carrier = request.clock = None
 
     def _settle(self, request: ClientRequest, outcome: Raw | McpdError) -> None:
-        """Set the outcome of a request, and interrupt the task that still carries it."""
+        # Set the outcome of a request, and interrupt the task that still carries it.
         request.settle(outcome)
         carrier = request.carrier
         if carrier is not None and carrier is not asyncio.current_task():
@@ -459,5 +459,5 @@ class ClientConnection:
 
 
 def _copy_of(lost: McpdError) -> McpdError:
-    """Return a new instance of the error, because each waiting task raises its own."""
+    # Return a new instance of the error, because each waiting task raises its own.
     return type(lost)(str(lost)) if isinstance(lost, (SessionLost, CannotConnect)) else ConnectionLost(str(lost))

@@ -168,7 +168,7 @@ class Subscription:
             await _stop(old)
 
     def _look_at(self, wanted: SubscriptionFilter, agreed: SubscriptionFilter | None, added: str | None) -> None:
-        """Log what the server left out of its acknowledgement. Raises ProtocolError if `added` is missing."""
+        # Log what the server left out of its acknowledgement. Raises ProtocolError if `added` is missing.
         # Spec: "The client SHOULD check the acknowledged filter … and handle any unsupported types gracefully".
         if agreed is None:
             return
@@ -185,7 +185,7 @@ class Subscription:
     async def _listen(
         self, wanted: SubscriptionFilter, acknowledged: asyncio.Future[SubscriptionFilter | None]
     ) -> None:
-        """Keep a subscription open. If the server ends it, open it again while the connection lives."""
+        # Keep a subscription open. If the server ends it, open it again while the connection lives.
         connection, params = self._connection, ListenParams(notifications=wanted)
         # Reset below as soon as a subscription lasts.
         pause = AGAIN_SECONDS
@@ -222,7 +222,7 @@ class Subscription:
             await asyncio.sleep(min(pause, LONGEST_PAUSE))
 
     def _is_wanted(self, notification: NotificationReceived) -> bool:
-        """Drop notifications that belong to no open subscription."""
+        # Drop notifications that belong to no open subscription.
         # Spec: on stdio "clients MUST use this field to correlate notifications with their originating subscription".
         # A modern server reports changes on a subscription only.
         if notification.method != _ACKNOWLEDGED and not is_change(notification.method):
@@ -317,7 +317,7 @@ async def agree(
 async def _probe(
     connection: ClientConnection, seconds: float | None, version: str | None = None, *, must_be_modern: bool
 ) -> Raw | RemoteError | None:
-    """Return the response to the probe; None without a response, and for an invalid one."""
+    # Return the response to the probe; None without a response, and for an invalid one.
     try:
         return await connection.answer(connection.session.probe(version), seconds)
     except RemoteError as error:

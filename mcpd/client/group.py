@@ -539,7 +539,7 @@ class ClientGroup(ToolCalls):
         return member.connected_client()
 
     def _on_change(self, member: GroupMember, error: McpdError | None) -> None:
-        """Handle a server that has connected, was lost, or failed again."""
+        # Handle a server that has connected, was lost, or failed again.
         if self._is_there.get(member.name) is (error is None):
             return
         self._is_there[member.name] = error is None
@@ -660,7 +660,7 @@ class ClientGroup(ToolCalls):
 
 
 def _all_of(text: str) -> dict[str, Target]:
-    """Return the targets of all servers of a configuration file or an installed host."""
+    # Return the targets of all servers of a configuration file or an installed host.
     from mcpd.client.targets.configurations import all_servers
 
     return dict(all_servers(text))

@@ -204,7 +204,7 @@ class ServerLink:
                     await asyncio.wait(self._tasks)
 
     async def _connect(self) -> None:
-        """Connect, and request the subscriptions. If a legacy server ends at the probe, connect again without it."""
+        # Connect, and request the subscriptions. If a legacy server ends at the probe, connect again without it.
         # Texts are read once, so that a later connection reaches the same server.
         target = self._target = resolve(self._target)
         key = target if isinstance(target, (CommandTarget, UrlTarget)) else None
@@ -284,7 +284,7 @@ class ServerLink:
             connection.on_notification = self._cache.on_notification
 
     def _forget_private_after(self, authenticate: Authenticate) -> Authenticate:
-        """Wrap the program's `authenticate`, and discard private cached results when it returns a new token."""
+        # Wrap the program's `authenticate`, and discard private cached results when it returns a new token.
 
         async def granted(challenge: Challenge) -> Mapping[str, str] | None:
             given = await authenticate(challenge)
@@ -312,7 +312,7 @@ class ServerLink:
         return self._era
 
     async def _ensure_connected(self) -> ClientEra:
-        """Return the era of the current connection, after reconnecting if necessary. Raises the errors of `open`."""
+        # Return the era of the current connection, after reconnecting if necessary. Raises the errors of `open`.
         era = self._current_era()
         if era.connection.is_lost and self._may_reconnect:
             await self._reconnect(TRIES)
@@ -345,7 +345,7 @@ class ServerLink:
             self._faults.log(logging.ERROR, "notifications of the server are no longer received: %s", printable(error))
 
     async def _reconnect(self, tries: int) -> None:
-        """Open a new connection, with pauses between the attempts. Concurrent callers wait for the same connection."""
+        # Open a new connection, with pauses between the attempts. Concurrent callers wait for the same connection.
         async with self._reconnecting:
             # Another caller may have opened a connection while this one waited for the lock.
             lost = self._current_era().connection
@@ -374,7 +374,7 @@ class ServerLink:
     # ------------------------------------------------------------------------------------- requests
 
     async def _send(self, method: str, params: Any, seconds: float | None, on_progress: OnProgress | None) -> Raw:
-        """Send a request on the current connection or on a new one, and return its result."""
+        # Send a request on the current connection or on a new one, and return its result.
         span = trace_context.start_span(method, params) if trace_context.is_traced else None
         try:
             era = self._era
@@ -429,11 +429,9 @@ class ServerLink:
         raise AssertionError("unreachable")
 
     async def _has_other_versions(self, connection: ClientConnection, error: McpdError) -> bool:
-        """Whether the server refused a request because it was replaced by a server of other protocol versions.
-
-        Spec: 2026-07-28 basic/versioning: a mutually supported version is selected, and the request retried; the era is
-        probed again "if the cached assumption later fails".
-        """
+        # Whether the server refused a request because it was replaced by a server of other protocol versions.
+        # Spec: 2026-07-28 basic/versioning: a mutually supported version is selected, and the request retried; the era
+        # is probed again "if the cached assumption later fails".
         if (
             not _is_version_error(error)
             or self._version is not None
@@ -461,7 +459,7 @@ class ServerLink:
 
 
 def _is_version_error(error: McpdError) -> bool:
-    """Whether an error may refuse the protocol version: by its code, or only by the HTTP status."""
+    # Whether an error may refuse the protocol version: by its code, or only by the HTTP status.
     code = error.code if isinstance(error, RemoteError) else None
     if code == UnsupportedVersion.code:
         return True

@@ -292,7 +292,7 @@ def _mirrored(found: Sequence[Mirror], arguments: Any) -> list[tuple[str, str]]:
 
 
 def _as_text(value: Any) -> str | None:
-    """Return an argument as the value of a header; None if it is not mirrored."""
+    # Return an argument as the value of a header; None if it is not mirrored.
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str):
@@ -303,7 +303,7 @@ def _as_text(value: Any) -> str | None:
 
 
 def _value(value: Any) -> Any:
-    """Return a member of params, which may be raw JSON, as a value."""
+    # Return a member of params, which may be raw JSON, as a value.
     if not isinstance(value, (Raw, bytes)):
         return value
     try:

@@ -60,7 +60,7 @@ class OutputSchemas:
 
         schema, cost = ready
         most = _MOST_WORK // cost
-        if _count_values(found, most) >= most or not schema.can_check(found):
+        if sum(1 for _ in islice(_values(found), most)) >= most or not schema.can_check(found):
             return None
 
         try:
@@ -94,10 +94,6 @@ def _can_check() -> bool:
     return find_spec("jsonschema_rs") is not None
 
 
-def _count_values(value: Any, most: int) -> int:
-    return sum(1 for _ in islice(_values(value), most))
-
-
 def cost_of(schema: Mapping[str, Any]) -> int:
     """Return how many parts of a schema may be applied to one value, at most.
 
@@ -122,7 +118,7 @@ def cost_of(schema: Mapping[str, Any]) -> int:
 
 
 def _parts(schema: Mapping[str, Any]) -> tuple[dict[str, list[str]], dict[str, int]]:
-    """Return the references and the size of the whole schema, and of each part that is referred to."""
+    # Return the references and the size of the whole schema, and of each part that is referred to.
     parts: dict[str, list[str]] = {}
     sizes: dict[str, int] = {}
     left = ["#"]
@@ -148,7 +144,7 @@ def _parts(schema: Mapping[str, Any]) -> tuple[dict[str, list[str]], dict[str, i
 
 
 def _order(parts: Mapping[str, list[str]]) -> list[str]:
-    """Return the parts, each after the parts that it refers to, except for references back."""
+    # Return the parts, each after the parts that it refers to, except for references back.
     found: list[str] = []
     seen = {"#"}
     left: list[tuple[str, Iterator[str]]] = [("#", iter(parts["#"]))]
@@ -166,7 +162,7 @@ def _order(parts: Mapping[str, list[str]]) -> list[str]:
 
 
 def _reached(parts: Mapping[str, list[str]], start: str) -> set[str]:
-    """Return all parts that a part refers to, directly or not, including itself."""
+    # Return all parts that a part refers to, directly or not, including itself.
     seen, left = {start}, [start]
     while left:
         following = [to for to in parts[left.pop()] if to not in seen]
@@ -176,7 +172,7 @@ def _reached(parts: Mapping[str, list[str]], start: str) -> set[str]:
 
 
 def _nodes(part: Any, *, is_whole: bool) -> Iterator[Any]:
-    """Return everything in a part; for the whole schema, without its definitions."""
+    # Return everything in a part; for the whole schema, without its definitions.
     if is_whole:
         part = {key: value for key, value in part.items() if key not in ("$defs", "definitions")}
 

@@ -68,7 +68,7 @@ def typed_value(tool: str, result: CallToolResult, returns: Any) -> Any:
 
 
 def _from_text(tool: str, result: CallToolResult, texts: list[str], read: Any, returns: Any) -> Any:
-    """Return the value of a tool without structured content, as in versions before 2025-06-18."""
+    # Return the value of a tool without structured content, as in versions before 2025-06-18.
     if not result.content:
         return _read(tool, None, read, returns)
     if len(texts) < len(result.content):
@@ -103,7 +103,7 @@ def _is_wrapped(result: CallToolResult) -> bool:
 
 
 def _readable(tool: str, returns: Any) -> Any:
-    """Return a type that msgspec can decode, like the type hints of a tool's function."""
+    # Return a type that msgspec can decode, like the type hints of a tool's function.
     from mcpd.server.functions.hints import readable  # most clients name no type
 
     try:
@@ -127,7 +127,7 @@ def _read(tool: str, value: Any, read: Any, returns: Any) -> Any:
 
 
 def _has_result(returns: Any) -> bool:
-    """Whether `{"result": …}` may be a value of the type: a mapping, or an object with that member."""
+    # Whether `{"result": …}` may be a value of the type: a mapping, or an object with that member.
     for kind in _members(returns):
         origin = typing.get_origin(kind) or kind
         if isinstance(origin, type) and issubclass(origin, Mapping | dict) and not typing.is_typeddict(origin):
@@ -140,7 +140,7 @@ def _has_result(returns: Any) -> bool:
 
 
 def _members(returns: Any) -> tuple[Any, ...]:
-    """The types of a union, or the type itself."""
+    # The types of a union, or the type itself.
     if typing.get_origin(returns) is typing.Annotated:
         return _members(returns.__origin__)
     if typing.get_origin(returns) in (Union, UnionType):

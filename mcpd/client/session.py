@@ -406,7 +406,7 @@ class ClientSession:
             self._events.append(ResponseReceived(request, error))
 
     def _refuse(self, error: ProtocolError, frame: bytes | Raw) -> None:
-        """Fail the request that an invalid message answers. An invalid request of the server gets an error response."""
+        # Fail the request that an invalid message answers. An invalid request of the server gets an error response.
         self.faults.log(logging.WARNING, "the server sent an invalid message: %s", printable(error.message))
         request = self.pending.take(id_answered(frame))
         if request is not None:
@@ -470,7 +470,7 @@ class ClientSession:
             self.faults.log(logging.WARNING, text, printable(method), printable(explain(error)))
 
     def _take_cancelled(self, params: CancelledParams) -> None:
-        """A cancelled request of the server or, in modern versions, the end of a subscription."""
+        # A cancelled request of the server or, in modern versions, the end of a subscription.
         # Spec: 2026-07-28 basic/patterns/cancellation: a server MUST send it for `subscriptions/listen` only.
         asked = self.in_flight.cancel(params.request_id)
         if asked is not None:

@@ -106,7 +106,7 @@ async def _connect_url(
 async def _connect_websocket(
     target: UrlTarget, limits: ClientLimits, http: HttpOptions | None, authorization: Authorization | None
 ) -> StartableChannel:
-    """Open a WebSocket. After a refusal, the handshake is repeated with the authorization that the server requires."""
+    # Open a WebSocket. After a refusal, the handshake is repeated with the authorization that the server requires.
     from mcpd.transports.websocket.client import RefusedHandshake, open_websocket  # imports a library
 
     headers = {**target.headers, **(await http.fields() if http is not None else {})}

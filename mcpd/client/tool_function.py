@@ -173,7 +173,7 @@ class _Plan:
         return text or None
 
     def arguments(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
-        """Return the tool's arguments. Arguments that were not passed are left out. Raises TypeError."""
+        # Return the tool's arguments. Arguments that were not passed are left out. Raises TypeError.
         names = self._names
         given = {names.get(key, key): value for key, value in kwargs.items()} if names else kwargs
         bound = self.signature.bind(*args, **given).arguments
@@ -189,7 +189,7 @@ class _Plan:
 
 
 def _wraps(schema: Mapping[str, Any]) -> bool:
-    """Whether an output schema describes an object with the single member `result`."""
+    # Whether an output schema describes an object with the single member `result`.
     properties, required = schema.get("properties"), schema.get("required")
     is_one = isinstance(properties, Mapping) and list(properties) == ["result"]
     return is_one and (required == ["result"] or schema.get("x-fastmcp-wrap-result") is True)
@@ -210,7 +210,7 @@ def _identifier(name: str, taken: set[str]) -> str:
 
 
 def _unique(base: str, taken: set[str], separator: str) -> str:
-    """Return the name, with a number if it is taken."""
+    # Return the name, with a number if it is taken.
     name, number = base, 1
     while name in taken:
         number += 1
@@ -220,7 +220,7 @@ def _unique(base: str, taken: set[str], separator: str) -> str:
 
 
 def _is_for_models(tool: Tool) -> bool:
-    """Whether a model may call the tool. Spec: MCP Apps 2026-01-26, visibility."""
+    # Whether a model may call the tool. Spec: MCP Apps 2026-01-26, visibility.
     shown = tool.meta.get("ui") if tool.meta else None
     visibility = shown.get("visibility") if isinstance(shown, dict) else None
     if isinstance(visibility, str):
@@ -311,7 +311,7 @@ class SchemaTypes:
         return _unique(f"Object{wanted}" if wanted[0].isdigit() else wanted, self._names, "")
 
     def _referred(self, reference: str, name: str, depth: int) -> Any:
-        """Return the type of a reference. A reference to a schema that contains it is a plain object."""
+        # Return the type of a reference. A reference to a schema that contains it is a plain object.
         # A schema that contains itself would never end.
         if reference in self._open:
             found = target_of(reference, self._root)
@@ -331,7 +331,7 @@ class SchemaTypes:
         return kind
 
     def _merged(self, schema: Mapping[str, Any], members: list[Any]) -> dict[str, Any] | None:
-        """Merge the schemas of `allOf` if they are simple enough: objects, or one schema with annotations beside it."""
+        # Merge the schemas of `allOf` if they are simple enough: objects, or one schema with annotations beside it.
         merged = {key: value for key, value in schema.items() if key != "allOf"}
         for member in members[:_MOST_CHOICES]:
             steps = 0
@@ -360,7 +360,7 @@ def allows_null(kind: Any) -> bool:
 
 
 def _choices(schema: Mapping[str, Any]) -> Any:
-    """Return the Literal of a schema that lists its values; None if there is no such Literal."""
+    # Return the Literal of a schema that lists its values; None if there is no such Literal.
     values = [schema["const"]] if "const" in schema else schema.get("enum")
     if not isinstance(values, list) or not 0 < len(values) <= _MOST_CHOICES:
         return None

@@ -111,7 +111,8 @@ class StderrCopy:
         if self.dropped_bytes and len(data) <= self._allowed:
             self._confess()
         if self._decoder is not None:
-            data = _for_terminal(self._decoder.decode(data))
+            text = _COLOURS.sub("", self._decoder.decode(data))
+            data = printable_lines(text).encode("utf-8", "backslashreplace")
         passed = _write(data[: int(self._allowed)])
         self._allowed -= passed
         self.dropped_bytes += len(data) - passed
@@ -121,10 +122,6 @@ class StderrCopy:
             text = f"\nmcpd: {self.dropped_bytes} bytes that {self._name} wrote to stderr were left out\n"
             if _write(text.encode("utf-8", "backslashreplace")):
                 self.dropped_bytes = 0
-
-
-def _for_terminal(text: str) -> bytes:
-    return printable_lines(_COLOURS.sub("", text)).encode("utf-8", "backslashreplace")
 
 
 def _write(data: bytes) -> int:

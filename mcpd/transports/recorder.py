@@ -143,9 +143,6 @@ class LineSplitter:
         self._tail = (self._tail + part[-_TAIL_BYTES:])[-_TAIL_BYTES:]
 
 
-# ------------------------------------------------------------------------------------------- records
-
-
 def to_record(source: str, line: Line, seconds: float, recording: Recording) -> dict[str, Any]:
     """Return the record of one line; `seconds` is the time since the run began."""
     data, size = line.data, line.size
@@ -244,9 +241,6 @@ def header(command: Sequence[str], recording: Recording, at: datetime | None = N
     }
 
 
-# ------------------------------------------------------------------------------------------- the file
-
-
 class TraceFile:
     """A private file that grows to `max_bytes` and then becomes `NAME.1`, replacing the one before it.
 
@@ -316,9 +310,6 @@ class TraceFile:
             os.close(descriptor)
             raise
         return descriptor
-
-
-# ------------------------------------------------------------------------------------------- the recorder
 
 
 class Recorder:

@@ -259,7 +259,8 @@ class Interaction:
         parts = [
             f"<p>It will be able to:</p><ul>{items}</ul>" if items else "<p>It will be able to use this server.</p>"
         ]
-        if _is_local(transaction):
+        # The target of this login matters: a document does not vouch for a program on this machine.
+        if is_loopback_redirect(transaction.redirect_uri):
             parts.append(
                 warning(
                     "The program is on your computer, where any program can use this name. "
@@ -322,11 +323,6 @@ class Interaction:
 
 def _client_name(transaction: Transaction) -> str:
     return transaction.client.name or "A program"
-
-
-def _is_local(transaction: Transaction) -> bool:
-    # The target of this login matters: a document does not vouch for a program on this machine.
-    return is_loopback_redirect(transaction.redirect_uri)
 
 
 def _client_facts(transaction: Transaction) -> dict[str, str]:

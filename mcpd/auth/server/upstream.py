@@ -116,11 +116,9 @@ class Upstream:
 
         name = claims.get("name")
         shown = name if isinstance(name, str) and name else email or subject
-        return self._user(subject, shown, email), _tokens(answer)
-
-    def _user(self, subject: str, name: str, email: str) -> User:
         # The prefix is needed because subjects of two providers may be equal.
-        return User(f"{self.name}:{subject}", name[:200], self.name, email, self._provider.scopes)
+        user = User(f"{self.name}:{subject}", shown[:200], self.name, email, self._provider.scopes)
+        return user, _tokens(answer)
 
     async def refreshed(self, tokens: Tokens) -> Tokens:
         """Return refreshed tokens. Raises OAuthError."""

@@ -185,7 +185,7 @@ class Authorizer:
             self.login = self._store.change(keep).login(self.url, renewed.client_id)
 
     def _without_refresh(self, stale: Login, error: Refusal) -> Login | None:
-        """Return the stored login after the refresh token of `stale` was refused."""
+        # Return the stored login after the refresh token of `stale` was refused.
 
         def remove(records: LoginRecords) -> None:
             found = records.login(self.url, stale.client_id)
@@ -290,7 +290,7 @@ class _Request:
         self._nonces = 0
 
     async def fields(self) -> Mapping[str, str]:
-        """Return the header fields with the token, and a proof if the token is bound to a key."""
+        # Return the header fields with the token, and a proof if the token is bound to a key.
         authorizer = self._authorizer
         found = self._sent = await authorizer.current()
         if found is None or not self._is_covered:
@@ -370,7 +370,7 @@ class _Request:
 
 
 def _due(login: Login) -> float:
-    """When to refresh: a minute before the token expires, or after nine tenths of a short lifetime."""
+    # When to refresh: a minute before the token expires, or after nine tenths of a short lifetime.
     if login.expires_at is None:
         return float("inf")
     life = login.expires_at - login.issued_at

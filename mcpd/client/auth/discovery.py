@@ -133,9 +133,6 @@ def _texts(document: Mapping[str, Any], name: str) -> tuple[str, ...] | None:
     return tuple(dict.fromkeys(text for text in listed if isinstance(text, str) and text))[:_MOST_SCOPES]
 
 
-# -- URLs --------------------------------------------------------------------------------------
-
-
 def origin_of(url: str) -> tuple[str, str, int] | None:
     """Return scheme, host and port of a URL; None for an invalid URL."""
     parts = split_url(url)
@@ -228,7 +225,7 @@ def resource_urls(url: str, named: str | None) -> list[str]:
 
 
 def _joined(url: str, named: str) -> str:
-    """Return a URL of a challenge. Some servers leave out the origin."""
+    # Return a URL of a challenge. Some servers leave out the origin.
     try:
         return urljoin(url, named)
     except ValueError:
@@ -270,7 +267,7 @@ def discover(
 
 
 def _resource(url: str, named: str | None, places: list[Lookup]) -> Steps[ResourceMetadata | None]:
-    """Return the resource's metadata; None if it is at none of the well-known URLs and the challenge names no other."""
+    # Return the resource's metadata; None if it is at none of the well-known URLs and the challenge names no other.
     what = "resource metadata"
     if named and origin_of(_joined(url, named)) != origin_of(url):
         # A URL of the server's own origin is as safe as the server itself.
@@ -299,7 +296,7 @@ def _resource(url: str, named: str | None, places: list[Lookup]) -> Steps[Resour
 
 
 def _read_resource(answer: Response, url: str) -> ResourceMetadata:
-    """Return the content of a document. Raises ValueError with its problem."""
+    # Return the content of a document. Raises ValueError with its problem.
     if answer.status != 200:
         raise ValueError(f"the status is {answer.status}")
     metadata = ResourceMetadata.read(answer.json_object())
@@ -323,7 +320,7 @@ def _first_usable(url: str, issuers: Sequence[str], places: list[Lookup], assume
 def _metadata(
     url: str, issuer: str, places: list[Lookup], *, is_origin: bool = False, allows_slash: bool = False
 ) -> Steps[ServerMetadata | None]:
-    """Return the metadata of one authorization server; None if there is no usable document."""
+    # Return the metadata of one authorization server; None if there is no usable document.
     what = "authorization server metadata"
     try:
         check_endpoint("issuer", issuer, url)
@@ -358,7 +355,7 @@ def _metadata(
 
 
 def _read_server(answer: Response, issuer: str, url: str, *, allows_slash: bool) -> ServerMetadata:
-    """Return the content of a document. Raises ValueError and AuthorizationFailed with its problem."""
+    # Return the content of a document. Raises ValueError and AuthorizationFailed with its problem.
     found = ServerMetadata.read(answer.json_object())
     # Spec: RFC 8414 3.3: identical. An origin was built by this client, so its spelling does not matter.
     is_same_but_slash = found.issuer.removesuffix("/") == issuer.removesuffix("/")

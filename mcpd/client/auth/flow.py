@@ -345,7 +345,7 @@ _FORGOTTEN = ("invalid_client", "unauthorized_client")
 
 
 def _preference(settings: OAuth, records: LoginRecords) -> Callable[[str], int]:
-    """Sort issuers: first where the client is registered, then in the order of the resource (RFC 9728 7.6)."""
+    # Sort issuers: first where the client is registered, then in the order of the resource (RFC 9728 7.6).
 
     def rank(issuer: str) -> int:
         if settings.issuer is not None:
@@ -356,7 +356,7 @@ def _preference(settings: OAuth, records: LoginRecords) -> Callable[[str], int]:
 
 
 def _check_issuer(settings: OAuth, records: LoginRecords, url: str, server: ServerMetadata) -> None:
-    """A client id belongs to one issuer, configured or recorded. Raises AuthorizationFailed."""
+    # A client id belongs to one issuer, configured or recorded. Raises AuthorizationFailed.
     if settings.client_id is None:
         return
     before = records.login(url, settings.client_id)
@@ -376,7 +376,7 @@ def _client(
     stored: Registration | None,
     scopes: tuple[str, ...] | None = None,
 ) -> Steps[_Client]:
-    """Return the client with a redirect URI that is listened on, registering it if necessary."""
+    # Return the client with a redirect URI that is listened on, registering it if necessary.
     wanted = stored.redirect_uri if stored is not None else None
     if settings.device:
         redirect: str | None = settings.redirect

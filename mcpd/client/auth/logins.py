@@ -71,7 +71,7 @@ async def log_out(settings: OAuth, url: str | None) -> list[LogoutResult]:
 
 
 async def _revoke(login: Login) -> str:
-    """Return why the tokens were not revoked; "" if they were (RFC 7009)."""
+    # Return why the tokens were not revoked; "" if they were (RFC 7009).
     if login.revocation_endpoint is None:
         return "its authorization server does not revoke tokens"
     client = ClientId(login.client_id, login.client_secret, login.method)

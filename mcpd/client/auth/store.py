@@ -127,8 +127,6 @@ class LoginRecords(Struct, kw_only=True):
         self.registrations = [known for known in self.registrations if known.issuer != issuer]
 
 
-# -- stores -----------------------------------------------------------------------------------
-
 _LOCK_SECONDS = 30.0
 _LOCK_PAUSE = 0.05
 _CHANGE_SECONDS = 5.0
@@ -194,7 +192,9 @@ class FileStore:
         except DecodeError:
             version = _version_of(data)
             if version <= VERSION:
-                self._set_aside()
+                # Renamed, not lost.
+                with suppress(OSError):
+                    os.replace(self.path, self.path.with_name(f"{self.path.name}.unreadable-{int(time.time())}"))
                 return LoginRecords()
 
         if version > VERSION:
@@ -221,10 +221,6 @@ class FileStore:
                 f"other users can read the tokens in {self.path}: run chmod 600 {self.path}; if somebody may have "
                 "read it, run mcpd logout --all"
             )
-
-    def _set_aside(self) -> None:
-        with suppress(OSError):
-            os.replace(self.path, self.path.with_name(f"{self.path.name}.unreadable-{int(time.time())}"))
 
     def change(self, change: Callable[[LoginRecords], None]) -> LoginRecords:
         """Read, change and write the records in one step for all processes, and return them.
@@ -289,8 +285,6 @@ def _version_of(data: bytes) -> int:
     except DecodeError:
         return 0
 
-
-# -- the system's keyring ---------------------------------------------------------------------
 
 _SERVICE = "mcpd"
 

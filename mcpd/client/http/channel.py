@@ -93,7 +93,7 @@ class HttpSse:
             raise
 
     def _checked(self, data: bytes) -> URL:
-        """Return the endpoint. It must be on the same origin, because messages may contain secrets."""
+        # Return the endpoint. It must be on the same origin, because messages may contain secrets.
         pool = self._requester.pool
         try:
             if len(data) > _LONGEST_ENDPOINT:
@@ -109,7 +109,7 @@ class HttpSse:
         return endpoint
 
     async def _next(self) -> SseEvent | None:
-        """Return the next event; None at the end of the stream."""
+        # Return the next event; None at the end of the stream.
         assert self._body is not None
         while not self._events:
             chunk = await self._body.read()
@@ -226,7 +226,7 @@ class HttpChannel:
             inbound.failed(request_id, TransportError(f"{self._pool.name}: {type(error).__name__}: {error}"))
 
     async def _initialize(self, message: OutgoingMessage, inbound: Inbound) -> None:
-        """Send `initialize`. A server that refuses the POST may have the transport of 2024-11-05."""
+        # Send `initialize`. A server that refuses the POST may have the transport of 2024-11-05.
         try:
             await post_request(self._requester, inbound, message)
         except (HttpError, RefusedByServer) as error:
@@ -246,7 +246,7 @@ class HttpChannel:
             self._post(old, message)
 
     def _post(self, old: HttpSse, message: OutgoingMessage) -> None:
-        """Send a request whose response arrives on the stream, possibly before the POST itself is answered."""
+        # Send a request whose response arrives on the stream, possibly before the POST itself is answered.
         self._start(self._attempt(partial(old.post, message), message.id))
 
     # ------------------------------------------------------------------------ notifications and responses
@@ -359,7 +359,7 @@ class HttpChannel:
             await self._pool.aclose()
 
     async def _end_session(self) -> None:
-        """Wait for messages that are being sent, then end the session: two seconds at most."""
+        # Wait for messages that are being sent, then end the session: two seconds at most.
         requester = self._requester
         try:
             async with asyncio.timeout(_END_SESSION_SECONDS):

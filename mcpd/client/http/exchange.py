@@ -49,11 +49,9 @@ _MOST_COOKIE = 4096
 
 
 def _with_cookies(kept: Mapping[str, str], lines: Iterable[str], url: URL) -> dict[str, str]:
-    """Return the cookies after these `Set-Cookie` lines of the server at `url` (RFC 6265 5.3).
-
-    Load balancers use cookies to route a session to its node. They are sent to this server only, and forgotten when the
-    client is closed.
-    """
+    # Return the cookies after these `Set-Cookie` lines of the server at `url` (RFC 6265 5.3).
+    # Load balancers use cookies to route a session to its node. They are sent to this server only, and forgotten when
+    # the client is closed.
     cookies = dict(kept)
     for line in lines:
         try:
@@ -116,7 +114,7 @@ class _HookedRequest:
         """The function only sees refusals."""
 
     async def refused(self, status: int, challenges: Sequence[str]) -> bool:
-        """Call the function, unless another request did meanwhile. Return whether to repeat the request."""
+        # Call the function, unless another request did meanwhile. Return whether to repeat the request.
         hook = self._hook
         if self._attempt == _ATTEMPTS:
             return False
@@ -161,7 +159,7 @@ class Requester:
         return await self.request("POST", self.pool.url, self._fields(heading), body, operation, hold)
 
     def _remember_cookies(self, reply: Reply) -> Reply:
-        """Keep the cookies that a server sets, unless the program sends its own."""
+        # Keep the cookies that a server sets, unless the program sends its own.
         lines = reply.headers.getall("Set-Cookie", ())
         if not lines or any(name.lower() == "cookie" for name in self._fixed or ()):
             return reply
@@ -380,10 +378,8 @@ async def post_request(requester: Requester, inbound: Inbound, message: Outgoing
 
 
 async def _post(requester: Requester, message: OutgoingMessage, hold: Callable[[bool], None] | None) -> Reply:
-    """Return the response. A repeatable request is sent a second time if its connection was closed meanwhile.
-
-    Raises the error of a refusal.
-    """
+    # Return the response. A repeatable request is sent a second time if its connection was closed meanwhile.
+    # Raises the error of a refusal.
     post = partial(requester.post, message.heading, message.frame, message.method or "", hold)
     try:
         reply = await post()
@@ -396,9 +392,6 @@ async def _post(requester: Requester, message: OutgoingMessage, hold: Callable[[
         with closing(reply):
             raise await refusal(requester, reply, message)
     return reply
-
-
-# ----------------------------------------------------------------------------------------- refusals
 
 
 async def refusal(requester: Requester, reply: Reply, message: OutgoingMessage) -> McpdError:
@@ -444,9 +437,6 @@ async def _not_mcp(requester: Requester, reply: Reply, message: OutgoingMessage)
     )
 
 
-# ------------------------------------------------------------------------------------------ streams
-
-
 async def _read_stream(requester: Requester, inbound: Inbound, message: OutgoingMessage, reply: Reply) -> Reply:
     # Deliver the events of a request's stream until its response has arrived. Return the reply that was read last.
     assert message.id is not None
@@ -471,7 +461,7 @@ async def _read_stream(requester: Requester, inbound: Inbound, message: Outgoing
 
 
 async def _resume(requester: Requester, message: OutgoingMessage, reader: SseReader) -> Reply:
-    """Resume a stream that was cut off, after the delay that the server requested."""
+    # Resume a stream that was cut off, after the delay that the server requested.
     name = requester.pool.name
     for attempt in range(_CONNECTS):
         await asyncio.sleep(retry_delay(reader, attempt))

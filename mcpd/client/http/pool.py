@@ -141,7 +141,7 @@ class HttpPool:
 
 
 def _split(text: str) -> tuple[URL, dict[str, str]]:
-    """Split a URL from its user and password, which become a header. Raises ConfigurationError for an invalid URL."""
+    # Split a URL from its user and password, which become a header. Raises ConfigurationError for an invalid URL.
     try:
         url = URL(text)
         is_usable = url.scheme in ("http", "https") and bool(url.host)
@@ -208,7 +208,7 @@ class _IdleGuard(asyncio.Protocol):
 
 class _CheckedPool:
     async def connect(self, *args: Any, **options: Any) -> aiohttp.connector.Connection:
-        """Return a connection that is new, or silent. Raises the errors of aiohttp."""
+        # Return a connection that is new, or silent. Raises the errors of aiohttp.
         while True:
             connection: aiohttp.connector.Connection = await super().connect(*args, **options)  # type: ignore[misc]
             transport = connection.transport
@@ -235,7 +235,7 @@ class _UnixPool(_CheckedPool, aiohttp.UnixConnector):
 
 
 def _has_input(transport: asyncio.Transport) -> bool:
-    """Whether the socket has data, or the end of the stream, that the event loop has not read yet."""
+    # Whether the socket has data, or the end of the stream, that the event loop has not read yet.
     socket = transport.get_extra_info("socket")
     if socket is None or socket.fileno() < 0:
         return True
@@ -361,7 +361,7 @@ _CHUNK_BYTES = 64 * 1024
 
 
 def _decompressor(encoding: str, name: str) -> Callable[[bytes], Iterator[bytes]] | None:
-    """Return a function that decompresses the chunks of a body; None if the body is not compressed."""
+    # Return a function that decompresses the chunks of a body; None if the body is not compressed.
     # Raises ConnectionLost for an encoding that was not requested. The function raises ValueError for damaged data.
     encoding = encoding.strip().lower()
     if encoding in ("", "identity"):

@@ -81,7 +81,7 @@ def read_url(text: str, headers: Mapping[str, str] | None = None, *, name: str =
 
 
 def _socket(scheme: str, rest: str, headers: dict[str, str], text: str, name: str) -> UrlTarget:
-    """Split the path of the socket from the path of the endpoint: `:/mcp`, or `#/mcp` as in VS Code."""
+    # Split the path of the socket from the path of the endpoint: `:/mcp`, or `#/mcp` as in VS Code.
     path, mark, endpoint = rest.partition("#")
     if not mark:
         path, mark, endpoint = rest.rpartition(":/")
@@ -281,7 +281,7 @@ def _variable(name: str, variables: Variables, where: str) -> str:
 
 
 def _env_file(path: str, where: str) -> Mapping[str, str]:
-    """Read lines of NAME=VALUE. Empty lines and comments are skipped, and quotes around a value are removed."""
+    # Read lines of NAME=VALUE. Empty lines and comments are skipped, and quotes around a value are removed.
     try:
         with open(os.path.expanduser(path), encoding="utf-8-sig") as file:
             lines = file.read().splitlines()
@@ -371,7 +371,7 @@ def _yaml(text: str, path: str) -> Any:
 
 
 def _yaml_library(path: str) -> tuple[Callable[[str], Any], type[Exception]]:
-    """Return a YAML loader and its exception: from PyYAML, or from ruamel.yaml, which `mcpd install` uses."""
+    # Return a YAML loader and its exception: from PyYAML, or from ruamel.yaml, which `mcpd install` uses.
     try:
         yaml: Any = import_module("yaml")
         return yaml.safe_load, yaml.YAMLError
@@ -501,7 +501,7 @@ def _no_server(servers: dict[str, Any], name: str, place: str) -> str:
 
 
 def _servers(path: str) -> dict[str, Any]:
-    """The servers of a file of an unknown host, from the first known key. Raises ConfigurationError."""
+    # The servers of a file of an unknown host, from the first known key. Raises ConfigurationError.
     kind, full = format_of(path), os.path.expanduser(path)
     if kind is None:
         raise ConfigurationError(f"{path}: not a configuration file, and none of the hosts {', '.join(HOSTS)}")
@@ -522,7 +522,7 @@ def _by_name(found: Any) -> dict[str, Any]:
 
 
 def _upwards(folder: str) -> list[str]:
-    """The folder and its parents, as Claude Code writes them."""
+    # The folder and its parents, as Claude Code writes them.
     found = [folder]
     while (folder := os.path.dirname(found[-1])) != found[-1]:
         found.append(folder)

@@ -99,7 +99,7 @@ def _file(text: str) -> FileTarget:
 
 
 def _has_top(name: str) -> bool:
-    """Whether the outermost package or module of that name exists. It is not imported."""
+    # Whether the outermost package or module of that name exists. It is not imported.
     top, dot, _ = name.partition(".")
     try:
         spec = PathFinder.find_spec(top, [os.getcwd(), *sys.path])
@@ -144,7 +144,7 @@ def near_target(place: str, attribute: str = "") -> str:
 
 
 def _near_module(name: str) -> str:
-    """The module nearest to a dotted name with one typo; "" if nothing is near."""
+    # The module nearest to a dotted name with one typo; "" if nothing is near.
     parts = name.split(".")
     search = [os.getcwd(), *sys.path]
     for at, part in enumerate(parts):

@@ -100,7 +100,7 @@ def command_of(target: FileTarget | None) -> CommandTarget:
 
 
 def _nearby(words: str) -> str:
-    """The path relative to the current folder, or the absolute path if that is shorter."""
+    # The path relative to the current folder, or the absolute path if that is shorter.
     return min(os.path.relpath(words), words, key=len)
 
 

@@ -39,9 +39,6 @@ from mcpd.protocol.types.features import (
 )
 from .table import Revision
 
-# -- 2024-10-07 --------------------------------------------------------------------------------
-
-
 _2024_10_07 = Revision(
     version="2024-10-07",
     null_id=True,
@@ -74,9 +71,6 @@ _2024_10_07 = Revision(
         "notifications/prompts/list_changed",
     ),
 )
-
-
-# -- 2024-11-05 --------------------------------------------------------------------------------
 
 
 class _LegacyCallToolResult(CallToolResult, kw_only=True):

@@ -44,8 +44,6 @@ from .table import Revision
 if TYPE_CHECKING:
     from mcpd.protocol.types.interaction import ElicitFormParams, SamplingMessage
 
-# -- 2025-03-26 --------------------------------------------------------------------------------
-
 
 def _audio_as_text(block: AudioContent) -> TextContent:
     return TextContent(f"[audio, {block.mime_type}, {len(block.data)} bytes]", annotations=block.annotations)
@@ -62,9 +60,6 @@ _2025_03_26 = Revision(
     },
     back={AudioContent: _audio_as_text},
 )
-
-
-# -- 2025-06-18 --------------------------------------------------------------------------------
 
 
 def _link_as_text(block: ResourceLink) -> TextContent:
@@ -118,9 +113,6 @@ _2025_06_18 = Revision(
         BlobResourceContents: _only_apps_meta,
     },
 )
-
-
-# -- 2025-11-25 --------------------------------------------------------------------------------
 
 
 def _older_form(params: ElicitFormParams) -> ElicitFormParams:

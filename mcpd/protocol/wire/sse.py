@@ -122,7 +122,7 @@ class SseReader:
         self._line_bytes += len(piece)
         if self._line_bytes > self._max or len(self._line) > 1000:
             whole = b"".join(self._line)
-            if self._line_bytes > self._max and _is_data(whole):
+            if self._line_bytes > self._max and whole.removeprefix(_BOM).startswith((b"data:", b"data ")):
                 self._is_oversized = True
             self._line = [whole[:_HEAD_BYTES] if self._line_bytes > self._max else whole]
         elif self._line[0][0] == _COLON:
@@ -167,7 +167,3 @@ class SseReader:
         self._data = None
         self._name = b""
         self._is_oversized = self._is_reported = False
-
-
-def _is_data(line: bytes) -> bool:
-    return line.removeprefix(_BOM).startswith((b"data:", b"data "))

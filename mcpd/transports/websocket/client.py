@@ -119,9 +119,6 @@ def _tls(to: Dialed) -> SSLContext:
         ) from None
 
 
-# ----------------------------------------------------------------------------------------- proxies
-
-
 def _proxy(to: Dialed) -> SplitResult | None:
     if is_loopback(to.host):
         return None
