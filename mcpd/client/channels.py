@@ -111,7 +111,6 @@ class _Watched:
         self._channel.start(_Listener(receiver, self._watcher))
 
     def _reported(self, send: Callable[Concatenate[bytes, P], T]) -> Callable[Concatenate[bytes, P], T]:
-        # Return `send`, which reports each frame before it passes it on.
 
         def report(frame: bytes, /, *args: P.args, **options: P.kwargs) -> T:
             self._watcher.sent(frame)

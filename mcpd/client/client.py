@@ -452,7 +452,6 @@ class Client(ServerLink, ServerDetails, ToolCalls):
 
 
 def _is_repeatable(tool: Tool) -> bool:
-    # Whether calling the tool twice has the same effect as calling it once.
     hints = tool.annotations
     return hints is not None and bool(hints.read_only_hint or hints.idempotent_hint)
 

@@ -175,7 +175,6 @@ class ClientConnection:
             self._closing = self.loop.create_task(self.channel.aclose())
 
     def _pause(self, is_wanted: bool) -> bool:
-        # Stop or continue reading from the server. Return whether the channel supports it.
         channel = self.channel
         if not isinstance(channel, PausableChannel):
             return False

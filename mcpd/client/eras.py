@@ -222,7 +222,6 @@ class Subscription:
             await asyncio.sleep(min(pause, LONGEST_PAUSE))
 
     def _is_wanted(self, notification: NotificationReceived) -> bool:
-        # Drop notifications that belong to no open subscription.
         # Spec: on stdio "clients MUST use this field to correlate notifications with their originating subscription".
         # A modern server reports changes on a subscription only.
         if notification.method != _ACKNOWLEDGED and not is_change(notification.method):

@@ -539,7 +539,6 @@ class ClientGroup(ToolCalls):
         return member.connected_client()
 
     def _on_change(self, member: GroupMember, error: McpdError | None) -> None:
-        # Handle a server that has connected, was lost, or failed again.
         if self._is_there.get(member.name) is (error is None):
             return
         self._is_there[member.name] = error is None

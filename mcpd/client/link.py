@@ -374,7 +374,6 @@ class ServerLink:
     # ------------------------------------------------------------------------------------- requests
 
     async def _send(self, method: str, params: Any, seconds: float | None, on_progress: OnProgress | None) -> Raw:
-        # Send a request on the current connection or on a new one, and return its result.
         span = trace_context.start_span(method, params) if trace_context.is_traced else None
         try:
             era = self._era

@@ -303,7 +303,6 @@ def _as_text(value: Any) -> str | None:
 
 
 def _value(value: Any) -> Any:
-    # Return a member of params, which may be raw JSON, as a value.
     if not isinstance(value, (Raw, bytes)):
         return value
     try:

@@ -140,7 +140,6 @@ def _has_result(returns: Any) -> bool:
 
 
 def _members(returns: Any) -> tuple[Any, ...]:
-    # The types of a union, or the type itself.
     if typing.get_origin(returns) is typing.Annotated:
         return _members(returns.__origin__)
     if typing.get_origin(returns) in (Union, UnionType):

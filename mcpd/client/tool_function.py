@@ -189,7 +189,6 @@ class _Plan:
 
 
 def _wraps(schema: Mapping[str, Any]) -> bool:
-    # Whether an output schema describes an object with the single member `result`.
     properties, required = schema.get("properties"), schema.get("required")
     is_one = isinstance(properties, Mapping) and list(properties) == ["result"]
     return is_one and (required == ["result"] or schema.get("x-fastmcp-wrap-result") is True)
@@ -210,7 +209,6 @@ def _identifier(name: str, taken: set[str]) -> str:
 
 
 def _unique(base: str, taken: set[str], separator: str) -> str:
-    # Return the name, with a number if it is taken.
     name, number = base, 1
     while name in taken:
         number += 1
@@ -360,7 +358,6 @@ def allows_null(kind: Any) -> bool:
 
 
 def _choices(schema: Mapping[str, Any]) -> Any:
-    # Return the Literal of a schema that lists its values; None if there is no such Literal.
     values = [schema["const"]] if "const" in schema else schema.get("enum")
     if not isinstance(values, list) or not 0 < len(values) <= _MOST_CHOICES:
         return None

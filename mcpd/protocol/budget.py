@@ -258,5 +258,4 @@ def _limit_files() -> list[str]:
         parts = [part for part in path.split("/") if part and part != ".."]
         for depth in range(len(parts), 0, -1):
             found.append("/".join((base, *parts[:depth], name)))
-
     return found

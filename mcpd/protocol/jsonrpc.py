@@ -171,7 +171,6 @@ def decode_other(frame: bytes | Raw | str) -> Message | Batch:
         if whole is not None:
             return decode(whole)
         raise _refuse(ParseError(f"Parse error: {error}")) from None
-
     return _sort(message)
 
 
@@ -191,7 +190,6 @@ def _split(frame: bytes | Raw | str, error: ValidationError) -> Batch:
         raise _refuse(InvalidRequest(f"Batch too large: it may have {MOST_PARTS} messages")) from None
     if not parts:
         raise _refuse(InvalidRequest("Empty batch")) from None
-
     return Batch(parts)
 
 

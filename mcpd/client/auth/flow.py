@@ -109,7 +109,6 @@ def begin(
             f"{name} {problem} (code_challenge_methods_supported); if it supports PKCE nevertheless, use "
             "mcpd login --assume-pkce or OAuth(assume_pkce=True)"
         )
-
     return AuthorizationRequest(
         issuer=server.issuer,
         state=token_urlsafe(16),

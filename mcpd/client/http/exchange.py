@@ -69,7 +69,6 @@ def _with_cookies(kept: Mapping[str, str], lines: Iterable[str], url: URL) -> di
                 cookies.pop(name, None)
             elif len(cookie.coded_value) <= _MOST_COOKIE and (name in cookies or len(cookies) < MOST_COOKIES):
                 cookies[name] = cookie.coded_value
-
     return cookies
 
 
@@ -159,7 +158,6 @@ class Requester:
         return await self.request("POST", self.pool.url, self._fields(heading), body, operation, hold)
 
     def _remember_cookies(self, reply: Reply) -> Reply:
-        # Keep the cookies that a server sets, unless the program sends its own.
         lines = reply.headers.getall("Set-Cookie", ())
         if not lines or any(name.lower() == "cookie" for name in self._fixed or ()):
             return reply
@@ -461,7 +459,6 @@ async def _read_stream(requester: Requester, inbound: Inbound, message: Outgoing
 
 
 async def _resume(requester: Requester, message: OutgoingMessage, reader: SseReader) -> Reply:
-    # Resume a stream that was cut off, after the delay that the server requested.
     name = requester.pool.name
     for attempt in range(_CONNECTS):
         await asyncio.sleep(retry_delay(reader, attempt))

@@ -501,7 +501,6 @@ def _no_server(servers: dict[str, Any], name: str, place: str) -> str:
 
 
 def _servers(path: str) -> dict[str, Any]:
-    # The servers of a file of an unknown host, from the first known key. Raises ConfigurationError.
     kind, full = format_of(path), os.path.expanduser(path)
     if kind is None:
         raise ConfigurationError(f"{path}: not a configuration file, and none of the hosts {', '.join(HOSTS)}")

@@ -95,13 +95,9 @@ def command_of(target: FileTarget | None) -> CommandTarget:
     words = [os.environ.get("_MCPD_PYTHON", sys.executable), *OVER_STDIO]
     if target is None:
         return CommandTarget((*words,), name=DEMO_NAME)
-    name = DEMO_NAME if target.path == DEMO else target.name or _shorten(_nearby(target.words))
+    place = target.words
+    name = DEMO_NAME if target.path == DEMO else target.name or _shorten(min(os.path.relpath(place), place, key=len))
     return CommandTarget((*words, target.words), name=name)
-
-
-def _nearby(words: str) -> str:
-    # The path relative to the current folder, or the absolute path if that is shorter.
-    return min(os.path.relpath(words), words, key=len)
 
 
 def _names(what: str, values: dict[str, str] | None) -> str:
