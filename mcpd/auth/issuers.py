@@ -78,6 +78,7 @@ _LIMITS = Limits(max_bytes=128 * 1024, seconds=5.0, redirects=0)
 _MAX_KEYS = 100
 _MAX_BITS = 8192
 _MIN_FRESH_SECONDS, _MAX_FRESH_SECONDS = 300.0, 24 * 3600.0
+# Anybody may send tokens with invented key names, which must not become requests to the issuer.
 _BETWEEN_TRIES = 30.0
 
 
@@ -359,6 +360,7 @@ def _thumbprint(claims: Mapping[str, Any]) -> str:
 _DEFAULT_ALGORITHMS = ("RS256", "PS256", "ES256", "ES384", "EdDSA", "Ed25519")
 _WITH_SECRET = ("HS256", "HS384", "HS512")
 _MIN_SECRET_BYTES = 32
+# Several keys may have one name, and each try costs a signature check.
 _MAX_TRIED = 4
 
 

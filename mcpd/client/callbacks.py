@@ -448,7 +448,6 @@ class NotificationQueue:
         # Waiting notifications of changes, which count once however often they arrive.
         self._states: set[tuple[str, bytes]] = set()
 
-        # Number of requests that callbacks wait for.
         self._asking = 0
         self.is_paused = False
         """Whether reading from the server is paused."""

@@ -90,7 +90,6 @@ class ClientConnection:
         self._to_carry: Frame | None = None
         self._answered_bytes = self._unread_bytes = 0
         self._timer: asyncio.TimerHandle | None = None
-        # When the timer checks for requests that have timed out.
         self._timeouts_at = _NEVER
         self._lost: McpdError | None = None
         self.is_lost = False
@@ -166,7 +165,6 @@ class ClientConnection:
             self._start(self._notifications.deliver(self._callback_returned))
 
     def _end_connection(self, error: McpdError) -> None:
-        # End the connection, because the server exceeds a limit.
         if self._lost is None:
             # Reconnecting would only meet the same limit again.
             self.is_abandoned = True
@@ -286,7 +284,6 @@ class ClientConnection:
             session.refuse(asked, InternalError())
 
     def _answered(self, asked: ServerRequest) -> None:
-        # From now on the clocks of other requests run again.
         del self._answering[asked]
         self._restart_clocks()
         self.flush()
@@ -397,7 +394,6 @@ class ClientConnection:
         self._timeouts_at = deadline
 
     def _check_timeouts(self) -> None:
-        # The timer is set again below if requests still wait.
         self._timer, self._timeouts_at = None, _NEVER
         now = self.loop.time()
         for request in self.session.pending:
@@ -430,8 +426,6 @@ class ClientConnection:
     def _abandon(self, request: ClientRequest, reason: str) -> None:
         self.session.cancel(request.id, reason)
         self.flush()
-
-    # ------------------------------------------------------------------------------------------- closing
 
     async def aclose(self) -> None:
         """Cancel waiting requests and running callbacks, and close the channel."""

@@ -187,7 +187,6 @@ class Subscription:
     ) -> None:
         # Keep a subscription open. If the server ends it, open it again while the connection lives.
         connection, params = self._connection, ListenParams(notifications=wanted)
-        # Reset below as soon as a subscription lasts.
         pause = AGAIN_SECONDS
         while True:
             request = connection.session.request("subscriptions/listen", params)

@@ -212,8 +212,6 @@ class GroupMember:
         if self.client is not None and self.client.server_capabilities.logging is not None:
             await self.client.set_log_level(level)
 
-    # -- its life -----------------------------------------------------------------------------
-
     async def _run(self) -> None:
         failures = 0
         loop = asyncio.get_running_loop()
@@ -441,7 +439,11 @@ class ClientGroup(ToolCalls):
             "cache": cache, "check_results": check_results, "http": http, "reconnect": False,
         }  # fmt: skip
 
-        self._targets = dict(servers) if isinstance(servers, Mapping) else _all_of(os.fspath(servers))
+        if not isinstance(servers, Mapping):
+            from mcpd.client.targets.configurations import all_servers
+
+            servers = all_servers(os.fspath(servers))
+        self._targets: dict[str, Target] = dict(servers)
         if not self._targets:
             raise ConfigurationError("a group needs at least one server")
         self._members: dict[str, GroupMember] = {}
@@ -651,15 +653,6 @@ class ClientGroup(ToolCalls):
             own_ref = replace(ref, uri=own)
         return await member.connected_client().complete(own_ref, argument, value, known)
 
-    # -------------------------------------------------------------------------------------- log level
-
     async def set_log_level(self, level: LogLevel) -> None:
         """Request log messages of this level and above from all servers that send any, which call `Callbacks.log`."""
         await asyncio.gather(*(member.set_log_level(level) for member in self._members.values()))
-
-
-def _all_of(text: str) -> dict[str, Target]:
-    # Return the targets of all servers of a configuration file or an installed host.
-    from mcpd.client.targets.configurations import all_servers
-
-    return dict(all_servers(text))

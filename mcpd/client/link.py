@@ -153,9 +153,7 @@ class ServerLink:
         self._era: ClientEra | None = None
         self._cache: ResultCache | None = None
         self._interests = Interests(callbacks)
-        # Whether the server is known to be a legacy server.
         self._is_old = False
-        # Names of the tools whose calls may be repeated.
         self._repeatable_tools: frozenset[str] = frozenset()
 
         self._reconnecting = asyncio.Lock()

@@ -255,7 +255,6 @@ class Authorizer:
 
         self._store.change(keep)
         self._saw_metadata = self._saw_metadata or found.login.saw_metadata
-        # From now on the stored login is the new one.
         self._is_fresh = False
         return found.login
 

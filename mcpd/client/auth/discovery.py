@@ -296,7 +296,6 @@ def _resource(url: str, named: str | None, places: list[Lookup]) -> Steps[Resour
 
 
 def _read_resource(answer: Response, url: str) -> ResourceMetadata:
-    # Return the content of a document. Raises ValueError with its problem.
     if answer.status != 200:
         raise ValueError(f"the status is {answer.status}")
     metadata = ResourceMetadata.read(answer.json_object())

@@ -332,7 +332,6 @@ class KeyringSecrets:
 
         for name, secrets in used.items():
             self._call("set_password", name, encode(secrets).decode())
-        # Secrets of logins that were removed.
         for name in self._known - set(used):
             self._call("delete_password", name)
         self._known = set(used)

@@ -146,7 +146,6 @@ class HttpSse:
 log = logging.getLogger("mcpd.client")
 
 _HIGH_WATER = 1024 * 1024
-# Number of notifications and responses that are sent concurrently.
 _CONCURRENT_MESSAGES = 20
 _END_SESSION_SECONDS = 2.0
 _FALL_BACK = (400, 404, 405)
@@ -178,7 +177,6 @@ class HttpChannel:
 
         self._tasks: set[asyncio.Task[None]] = set()
         self._sending: set[asyncio.Task[None]] = set()
-        # Notifications and responses that are not being sent yet.
         self._queued: deque[OutgoingMessage] = deque()
         self._queued_bytes = 0
         self._drained: asyncio.Future[None] | None = None

@@ -76,7 +76,6 @@ JSON = "application/json"
 EVENTS = "text/event-stream"
 
 _POST = {"Content-Type": JSON, "Accept": f"{JSON}, {EVENTS}"}
-# How often the `authenticate` function is called for one request.
 _ATTEMPTS = 3
 
 MOST_SESSION_CHARACTERS = 8000

@@ -86,7 +86,6 @@ class HttpPool:
         Raises CannotConnect if nothing was sent, ConnectionLost if the server may have received the request, and
         HttpError for a redirect that is not followed.
         """
-        # Redirects below start from the URL that the server named last.
         target = self._permanent_redirects.get(url, url)
         for _ in range(self.options.redirects + 1):
             if self._session is None:
