@@ -460,8 +460,6 @@ class ClientGroup(ToolCalls):
         self._timer: asyncio.TimerHandle | None = None
         self._notifying: set[asyncio.Task[None]] = set()
 
-    # ------------------------------------------------------------------------------------- opening
-
     async def __aenter__(self) -> Self:
         await self.open()
         return self

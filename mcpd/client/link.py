@@ -163,8 +163,6 @@ class ServerLink:
         self._tasks: set[asyncio.Task[None]] = set()
         self._is_closed = False
 
-    # ------------------------------------------------------------------------------------ opening
-
     async def open(self) -> None:
         """Connect and negotiate a protocol version.
 
