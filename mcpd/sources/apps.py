@@ -27,10 +27,7 @@ class FolderApp(Struct, frozen=True, eq=False):
 
 
 def apps_of(server: Server, folder: str, report: Report, before: Mapping[str, FolderApp]) -> dict[str, FolderApp]:
-    """Return the apps in a folder by path. An app in a sub-folder has the sub-folder's name as a prefix, like tools.
-
-    `before` is the previous result: unchanged apps are reused, and an app that can no longer be read stays.
-    """
+    """Return the apps in a folder by path. Of `before`, unchanged apps are reused, and unreadable ones stay."""
     found: dict[str, FolderApp] = {}
     names: set[str] = set()
     apps = cast("AppsExtension", server.extensions[UI]).apps

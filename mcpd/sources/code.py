@@ -37,9 +37,7 @@ class FolderCode:
     def __init__(
         self, root: str, tools: str, configuration: Configuration, file: str, left_out: Mapping[str, str]
     ) -> None:
-        """`tools` is the path of the sub-folder and `file` the path of `mcpd.toml`. `left_out` maps the paths of files
-        that must not be imported to the reasons.
-        """
+        # `tools` and `file` are paths. `left_out` maps the paths of files that must not be imported to the reasons.
         self._root = root
         self._folder = tools
         self._seconds = configuration.tools.import_timeout

@@ -249,11 +249,8 @@ _PART = re.compile(r"""[A-Za-z0-9_-]+|"[^"\n]*"|'[^'\n]*'""")
 
 
 def line_of(text: str, path: Sequence[str]) -> int | None:
-    """Return the line, from 1, of the key at `path`, or of the innermost table around it. None if neither is in the
-    file.
-
-    The contents of multi-line strings are skipped. The parser in the standard library does not report lines.
-    """
+    # The parser in the standard library does not report lines. The contents of multi-line strings are skipped. Without
+    # the key, the line of the innermost table around it is returned.
     wanted, best, length = tuple(path), None, 0
     table: tuple[str, ...] = ()
     quotes = ""

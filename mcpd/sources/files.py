@@ -129,10 +129,7 @@ class File(Struct, frozen=True):
 
 
 def files_of(folder: str, report: Report, *, limit: int, is_wanted: Callable[[str], bool]) -> list[File]:
-    """Return the files below a folder whose path `is_wanted` accepts, ordered by path. Hidden files are skipped.
-
-    Files that cannot be served are reported, and so is the limit `limit` if there are more files.
-    """
+    """Return the files below a folder that are wanted, ordered by path. Reports those that cannot be served."""
     found: list[File] = []
 
     def leave_out(path: str, reason: str) -> None:
@@ -238,10 +235,7 @@ def uri_name(name: str) -> str:
 
 
 def folders_below(roots: Iterable[str], limit: int = MAX_FOLDERS) -> list[str]:
-    """Return at most `limit` folders: the roots, then the folders below them, level by level.
-
-    Links, hidden folders and installed packages are left out.
-    """
+    """Return at most `limit` folders, level by level, without links, hidden folders and installed packages."""
     found = list(dict.fromkeys(roots))
     known = set(found)
     for folder in found:  # grows in the loop

@@ -65,7 +65,6 @@ class Folder:
         self.server.replace(self.owner, self.load())
 
     def load(self) -> Entries:
-        """Return everything that the folder offers now."""
         report = Report(self.root)
         pages = self._load_pages(report)
         tools = self._load_tools(frozenset(pages or ()), report)
@@ -98,10 +97,7 @@ class Folder:
         return self._folder("docs")
 
     def refresh(self, changed: Iterable[str] | None = None) -> None:
-        """Update what the server offers. `changed` has the paths that changed, or is None if they are unknown.
-
-        May be called from any thread, but only one call at a time.
-        """
+        # Any thread may call it, but only one call at a time. `changed` is None if the paths are unknown.
         if self.docs is not None:
             self.docs.refresh(changed)
         before = {path: page.entry for path, page in self._pages.items()}

@@ -55,11 +55,7 @@ def decoded(data: bytes, limit: int) -> str:
 
 
 def read_front_matter(text: str) -> tuple[dict[str, Any], str, int]:
-    """Return the front matter of a file, the text after it, and the number of that text's first line.
-
-    A file without front matter gives an empty dict. Raises FrontMatterError if the front matter has no end, is not
-    valid, or needs PyYAML where that is not installed.
-    """
+    """Return the front matter of a file, the text after it, and that text's first line. Raises FrontMatterError."""
     parts = _split(text)
     if parts is None and (fence := re.match(_FENCE, text)):
         raise FrontMatterError(1, f"its front matter begins with {fence[1]} and never ends; write {fence[1]} after it")
@@ -70,11 +66,8 @@ def read_front_matter(text: str) -> tuple[dict[str, Any], str, int]:
 
 
 def split_page(text: str) -> tuple[dict[str, Any], str]:
-    """Return the front matter of a document and the text after it.
-
-    Documents are written for other tools, so nothing is an error: invalid front matter is left out, and a rule (`---`)
-    on the first line that is not followed by keys belongs to the text.
-    """
+    # Documents are written for other tools, so nothing is an error: invalid front matter is left out, and a rule
+    # (`---`) on the first line that is not followed by keys belongs to the text.
     parts = _split(text)
     if parts is None:
         return {}, text

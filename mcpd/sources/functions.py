@@ -50,7 +50,6 @@ def tool(function: Any = None, /, **options: Any) -> Any:
 
 
 def line_of(function: Any) -> int:
-    """Return the line in which the definition of a function begins."""
     line: int = plain_function(function).__code__.co_firstlineno
     return line
 
@@ -65,10 +64,7 @@ class ToolFunction(Struct, frozen=True, eq=False):
 
 
 def tool_functions(module: ModuleType, path: str, report: Report) -> list[ToolFunction]:
-    """Return the tools of a file in the order of their definitions. Functions without annotations are reported.
-
-    If the file has `__all__`, it decides which functions are public. Functions with `mcpd.tool` are always tools.
-    """
+    """Return the tools of a file in the order of their definitions. `__all__` decides what is public."""
     exported = getattr(module, "__all__", None)
     found: list[ToolFunction] = []
     for name, function in _own_functions(module):

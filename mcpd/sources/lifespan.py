@@ -37,10 +37,7 @@ class Lifespan:
             self.given.setdefault(hint, Dependency(_part(name), True))
 
     def give(self, function: Any) -> None:
-        """Annotate parameters of the shared types, so that the server provides their values.
-
-        Raises RegistrationError if an annotation cannot be evaluated.
-        """
+        """Annotate parameters of the shared types, so that the server provides them. Raises RegistrationError."""
         plain = plain_function(function)
         if not self.given or not inspect.isfunction(plain):
             return
@@ -63,11 +60,7 @@ def _part(name: str) -> Callable[..., Any]:
 
 
 def lifespan_of(function: Any) -> Lifespan:
-    """Return the lifespan for a function of `lifespan.py`: a generator, async or not, or a context manager made from
-    one.
-
-    The function takes no argument or the server. Raises RegistrationError otherwise.
-    """
+    """Return the lifespan for a generator, async or not, or a context manager. Raises RegistrationError."""
     plain = plain_function(function)
     if not inspect.isfunction(plain) or isinstance(function, type):
         raise RegistrationError("it is not a function; write async def lifespan() -> AsyncIterator[Shared]: … yield …")

@@ -31,8 +31,6 @@ _MAX_PROJECT_BYTES = 1024 * 1024
 
 
 class ServerFolder(Struct, frozen=True):
-    """A folder to serve."""
-
     root: str
     """The absolute path."""
     file: str = ""
@@ -49,12 +47,8 @@ def folder_at(folder: str) -> ServerFolder:
 
 
 def folder_here(*, has_demo: bool = True) -> ServerFolder | None:
-    """Return the folder to serve if no target was named, or None without one.
-
-    Configuration files of other users are ignored, because everybody may write to folders such as `/tmp`. Raises
-    ConfigurationError if a file or folder in the current folder is a server; the message mentions `--demo` if the
-    command `has_demo`.
-    """
+    # Configuration files of other users are ignored, because everybody may write to folders such as `/tmp`. If a file
+    # or folder beside them is a server, the error names it, so that nobody serves another folder than they meant.
     try:
         here = os.getcwd()
     except OSError:  # the current folder was deleted

@@ -33,8 +33,6 @@ Stamps: TypeAlias = dict[str, tuple[str, Stamp | None]]
 
 
 class FolderPackage:
-    """The Python files of one folder, as a package."""
-
     def __init__(self, root: str, plain_from: Sequence[str]) -> None:
         """Files in the folders `plain_from` can also be imported by their plain names."""
         self.root = root
@@ -71,10 +69,7 @@ class FolderPackage:
             del sys.modules[name]
 
     def load(self, path: str, seconds: float, report: Report, instead: str = "it is left out") -> ModuleType | None:
-        """Return the module of a file in the folder, or None if it cannot be imported, which is reported.
-
-        `instead` is the end of the message: what happens to the file then.
-        """
+        """Return the module of a file, or None after reporting why not; `instead` says what happens to the file."""
         parts = os.path.splitext(os.path.relpath(path, self.root))[0].split(os.sep)
         if any("." in part for part in parts):
             report.error(path, "a Python file's name may contain only the dot of .py; rename it")
@@ -140,13 +135,11 @@ class _Import:
         self.thread = threading.Thread(target=self._import, name="mcpd-import", daemon=True)
 
     def run(self, seconds: float) -> None:
-        """Start the import and wait for at most this many seconds."""
         self.thread.start()
         self.thread.join(seconds)
 
     @property
     def is_done(self) -> bool:
-        """Whether the import has ended, with or without an error."""
         return not self.thread.is_alive()
 
     def line_in(self, path: str) -> int | None:
@@ -159,11 +152,8 @@ class _Import:
         return None
 
     def stop(self) -> None:
-        """Stop the import if it is executing Python code; a thread that waits in a system call keeps waiting.
-
-        Under a debugger or a coverage tool, nothing is stopped: in CPython 3.11, a traced thread spins forever while an
-        exception is pending for another thread that waits in a system call.
-        """
+        # A thread that waits in a system call keeps waiting. Under a debugger or a coverage tool, nothing is stopped:
+        # in CPython 3.11, a traced thread spins forever while an exception is pending for another one in a system call.
         if sys.gettrace() is not None:
             return
         import ctypes

@@ -59,8 +59,6 @@ def notebooks_below(folder: str, paths: Iterable[str]) -> Iterator[NotebookFile]
 
 
 class Notebooks:
-    """The tools and the View for the notebooks of one folder."""
-
     def __init__(self, server: Server) -> None:
         self._server = server
         self._files: dict[str, NotebookFile] = {}

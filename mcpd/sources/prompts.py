@@ -78,9 +78,7 @@ class FilePrompt(Stamped, PromptEntry):
         return rank([_as_text(choice) for choice in self._arguments[argument].choices], value)
 
     def run(self, arguments: dict[str, str | None], exchange: Exchange) -> GetPromptResult:
-        """Return the messages with the values filled in. Raises InvalidParams for a missing, unknown or invalid
-        argument.
-        """
+        """Return the messages with the values filled in. Raises InvalidParams for an invalid argument."""
         values: dict[str, str] = {}
         for name, argument in self._arguments.items():
             given = arguments.get(name)
@@ -103,10 +101,7 @@ class FilePrompt(Stamped, PromptEntry):
 
 
 def prompts_of(folder: str, report: Report, before: Mapping[str, FilePrompt]) -> dict[str, FilePrompt]:
-    """Return the prompts in a folder by path. A prompt in a sub-folder has the sub-folder's name as a prefix.
-
-    `before` is the previous result: a file that now has a mistake keeps its previous prompt.
-    """
+    """Return the prompts in a folder by path. Of `before`, a prompt stays if its file now has a mistake."""
     found: dict[str, FilePrompt] = {}
     places: dict[str, str] = {}
     files = files_of(folder, report, limit=MAX_PER_KIND, is_wanted=lambda path: path.lower().endswith(".md"))

@@ -84,8 +84,6 @@ _GAP = r"\{\{\s*([A-Za-z_][A-Za-z0-9_]*)\s*\}\}"
 
 
 class Origin(Struct, frozen=True):
-    """A served file and its size limit."""
-
     file: File
     folder: str
     media_type: str | None
@@ -112,7 +110,7 @@ class FileResource(Stamped, ResourceEntry):
         return Resource(uri=self.key, name=_name(file), mime_type=self.origin.media_type, size=file.size)
 
     async def run(self, uri: str, exchange: Exchange) -> ReadResourceResult:
-        """Return the current content: as text if it is text, otherwise as bytes, whatever the suffix is."""
+        # As text if it is text, otherwise as bytes, whatever the suffix is.
         from mcpd.server.functions.threads import run_in_thread
 
         result: ReadResourceResult = await run_in_thread(self._read, uri, exchange=exchange)
@@ -139,10 +137,7 @@ class FileTemplate(Stamped, TemplateEntry):
         return ResourceTemplate(uri_template=self.key, name=_name(self.origin.file), mime_type=self.origin.media_type)
 
     def match(self, uri: str) -> dict[str, str] | None:
-        """Return the values of the variables in a URI, or None if the template does not match.
-
-        Raises InvalidParams for a value that would lead out of a folder if it were used as a path.
-        """
+        # A value that would lead out of a folder if it were used as a path is refused with InvalidParams.
         variables = self.template.match(uri)
         problem = problem_of(variables, frozenset()) if variables else None
         if problem is not None:
@@ -151,7 +146,6 @@ class FileTemplate(Stamped, TemplateEntry):
         return variables
 
     def run(self, uri: str, variables: dict[str, str], exchange: Exchange) -> Coroutine[Any, Any, ReadResourceResult]:
-        """Return the text with the values filled in."""
         from mcpd.server.functions.threads import run_in_thread
 
         return run_in_thread(self._read, uri, variables, exchange=exchange)

@@ -16,7 +16,6 @@ _SCHEMA = ".mcpd.schema.json"
 
 
 def shipped_file() -> str:
-    """Return the path of the schema that is installed with mcpd."""
     return os.path.join(bundled_folder(), "mcpd.schema.json")
 
 

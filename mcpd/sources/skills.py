@@ -137,7 +137,7 @@ class SkillFile(Stamped, ResourceEntry):
         return Resource(uri=self.key, name=name, title=self._title, mime_type=kind, size=file.size)
 
     async def run(self, uri: str, exchange: Exchange) -> ReadResourceResult:
-        """Return the current content: as text if that preserves the bytes, otherwise as bytes."""
+        # As text only if that preserves the bytes, because the digest is computed from them.
         result: ReadResourceResult = await run_in_thread(self._read, uri, exchange=exchange)
         return result
 
@@ -220,10 +220,7 @@ class FolderSkill:
 
 
 def skills_of(folder: str, table: SkillsTable, report: Report) -> list[ResourceEntry]:
-    """Return the files of all skills below a folder. Folders that cannot be skills are reported.
-
-    If a skill contains another skill, its files belong to both, but each is only one resource.
-    """
+    # If a skill contains another skill, its files belong to both, but each is only one resource.
     is_excluded = matching(table.exclude)
 
     def is_root(path: str) -> bool:

@@ -86,10 +86,7 @@ def watching(watched: Sequence[Watched]) -> Iterator[None]:
 
 
 def watch_later(watched: Sequence[Watched], stop: threading.Event, began: int) -> None:
-    """Poll until a file has changed since `began` (a time in nanoseconds), then watch until `stop` is set.
-
-    If polling is slow because of the number of files, watching starts at once.
-    """
+    # `began` is in nanoseconds. If polling is slow because of the number of files, watching starts at once.
     stamps, pause = seen = _poll(watched)
     has_changed = any(stamp is None or stamp[1] > began - _CLOCK_STEP_NS for stamp in stamps.values())
     if has_changed or pause > _LONG_PAUSE or _wait_for_a_change(watched, stop, seen) is not None:
@@ -225,9 +222,7 @@ class WatchedFolder:
             yield from filter(self.concerns, found)
 
     def concerns(self, path: str) -> bool:
-        """Return whether a path may be served. Other data in the folder, such as files that tools write, does not
-        count.
-        """
+        # Other data in the folder, such as files that tools write, does not count.
         docs = self._folder.docs_folder
         if self._folder.configuration.docs.enabled and (path == docs or path.startswith(os.path.join(docs, ""))):
             return True

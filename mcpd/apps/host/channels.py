@@ -58,9 +58,7 @@ ViewChannel: TypeAlias = MessageChannel | CallbackChannel | Any
 
 
 def attach(view: ShownView, channel: ViewChannel) -> Pump | None:
-    """Start a View on a channel, and return the Pump if the channel needs one. Raises ConfigurationError for another
-    object.
-    """
+    """Start a View on a channel, and return its Pump if it needs one. Raises ConfigurationError for another object."""
     receive = getattr(channel, "receive", None) or getattr(channel, "recv", None)
     send = getattr(channel, "send", None)
     if send is not None and receive is not None:
@@ -78,8 +76,6 @@ def attach(view: ShownView, channel: ViewChannel) -> Pump | None:
 
 
 class ViewReceiver:
-    """Receives the messages of a View from one of our transports."""
-
     def __init__(self, view: ShownView) -> None:
         self._view = view
 
@@ -87,11 +83,9 @@ class ViewReceiver:
         self._view.receive(frame)
 
     def receive_error(self, error: ProtocolError) -> None:
-        """Log an invalid frame; the View goes on."""
         log.warning("%s: received an invalid message: %s", self._view.id, printable(error.message))
 
     def closed(self, error: McpdError | None = None) -> None:
-        """End the View, because its page is gone."""
         self._view.lost("the page closed the channel" if error is None else str(error))
 
 
@@ -206,10 +200,7 @@ class Relay:
         limits: WebSocketLimits | None = None,
         wait_seconds: float = 10.0,
     ) -> None:
-        """Listen at `address` for the page at `origin` (`http://host:port`). `hosts` are further names of this machine.
-
-        Raises ConfigurationError for an invalid origin or address.
-        """
+        # `origin` is that of the page (`http://host:port`), `hosts` are further names of this machine.
         self._address = parse(address)
         scheme, found, place = origin.lower().partition("://")
         if scheme not in ("http", "https") or not found or not place or any(char in place for char in "/?#, *"):
@@ -236,10 +227,7 @@ class Relay:
     async def open_view(
         self, call: ToolCall, *, proxy: bool = False, context: HostContext | None = None
     ) -> tuple[ShownView, str]:
-        """Prepare a View and return it with the address to which its page has to connect, once and soon.
-
-        The life of the View begins when the page connects. Raises what `Host.open_view` raises.
-        """
+        """Prepare a View and return it with the address to which its page has to connect, once and soon."""
         self._check_listening()
         view = await self._prepare_view(call, proxy=proxy, context=context)
 
@@ -284,7 +272,7 @@ class _ViewEndpoint(Endpoint):
         self._origin = origin
 
     def check(self, headers: RequestHeaders) -> Principal | Refusal:
-        """Allow the page, whose origin replaces those that other endpoints allow."""
+        # The origin of the page replaces those that other endpoints allow.
         refusal = self.guard.check_source(headers.get("host"), None)
         if refusal is not None:
             return refusal
@@ -323,7 +311,6 @@ class _ViewEndpoint(Endpoint):
         return ViewReceiver(view)
 
     def expire(self, view_id: str) -> None:
-        """End a View to which no page connected in time."""
         if view_id in self.expected:
             view = self.expected[view_id][0]
             self.forget(view_id)

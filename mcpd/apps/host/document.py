@@ -145,12 +145,11 @@ class Grant(Struct, frozen=True, kw_only=True):
 
     @property
     def sandbox(self) -> str:
-        """The `sandbox` attribute of the frame of the View."""
         return " ".join(INNER_TOKENS[self.profile])
 
     @property
     def allow(self) -> str:
-        """The `allow` attribute, which both the outer and the inner frame need."""
+        # Both the outer and the inner frame need the attribute.
         # Separated by semicolons: with the spaces of the sample in the specification a browser grants nothing.
         return "; ".join(_FEATURES[name] for name in self.permissions.names()) if self.permissions is not None else ""
 
@@ -161,11 +160,8 @@ class Grant(Struct, frozen=True, kw_only=True):
         return sorted(sources.difference(_LOCAL))
 
     def policy(self, frame_ancestors: Iterable[str] | None = None) -> str:
-        """Return the policy of a View as a header value.
-
-        `frame_ancestors` are the origins that may frame the response; none may if it is empty. Without it the directive
-        is left out, as a `<meta>` policy requires.
-        """
+        # `frame_ancestors` are the origins that may frame the response; none may if it is empty. Without it the
+        # directive is left out, as a `<meta>` policy requires.
         if self.profile == "compat":
             directives = _compat_directives(self.csp or UiCsp())
         else:

@@ -63,19 +63,14 @@ class DocumentCache:
         self._changes = 0
 
     async def get(self, uri: str) -> ViewDocument:
-        """Return the document to show now. Raises ConfigurationError if the server has none, or the review refused it.
-
-        Raises whatever the client raises if the server cannot be reached.
-        """
+        """Return the document to show now. Raises ConfigurationError if there is none, or the review refused it."""
         lock = self._locks.setdefault(uri, asyncio.Lock())
         # Views that open at the same time share one reading.
         async with lock:
             return await self._get(uri)
 
     async def prefetch(self, uris: Iterable[str]) -> list[ViewDocument]:
-        """Read documents in advance. Those that cannot be shown are logged and left out; of too many the first are
-        read.
-        """
+        # Documents that cannot be shown are logged and left out. Of too many the first are read.
         slots = asyncio.Semaphore(MAX_CONCURRENT_READS)
 
         async def read(uri: str) -> ViewDocument:
@@ -120,7 +115,7 @@ class DocumentCache:
         return kept.document
 
     def expire(self) -> None:
-        """Read all documents again before their next use, because something may have changed."""
+        # Something may have changed, so all documents are read again before their next use.
         self._changes += 1
         self._listed = None
         for kept in self._kept.values():

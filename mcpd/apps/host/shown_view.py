@@ -108,10 +108,7 @@ class Conversation:
         return taken
 
     def take_context(self) -> list[ViewContext]:
-        """Return the contexts that are new since the last call, one for each View.
-
-        Spec: "If multiple updates are received before the next user message, Host SHOULD only send the last".
-        """
+        # Spec: "If multiple updates are received before the next user message, Host SHOULD only send the last".
         taken = self.contexts
         self._contexts.clear()
         self._context_bytes = 0
@@ -153,12 +150,10 @@ class ShownView:
 
     @property
     def state(self) -> ViewPhase:
-        """The state of the View."""
         return self._machine.state
 
     @property
     def context(self) -> HostContext:
-        """The current host context."""
         return self._machine.context
 
     @property
@@ -168,7 +163,6 @@ class ShownView:
 
     @property
     def is_over(self) -> bool:
-        """Whether the View is gone."""
         return self.ended.done()
 
     async def live(self) -> bool:
@@ -201,16 +195,11 @@ class ShownView:
         self._turn()
 
     def change_context(self, delta: HostContext) -> None:
-        """Change members of the host context. Raises LocalProtocolError for a display mode that the View does not
-        support.
-        """
+        """Change members of the host context. Raises LocalProtocolError for an unsupported display mode."""
         self.apply(lambda machine: machine.context_changed(delta))
 
     def ping(self) -> asyncio.Future[float]:
-        """Send a ping, and return a future with the seconds until the answer.
-
-        The View fails if it does not answer in time. The future is cancelled if the View is gone.
-        """
+        # The View fails if it does not answer in time, and the future is cancelled if the View is gone.
         answer: asyncio.Future[float] = self._loop.create_future()
         self._machine.ping(self._loop.time())
         self._pings.append((answer, self._loop.time()))
@@ -454,9 +443,7 @@ class _Arguments(Struct):
 
 
 class ViewRequestHandler:
-    """Handles the requests of all Views of one host. `find_tool` returns a listed tool; `on_leave` is called for each
-    View that is gone.
-    """
+    """Handles the requests of all Views of one host. `on_leave` is called for each View that is gone."""
 
     def __init__(
         self,
@@ -519,7 +506,6 @@ class ViewRequestHandler:
         )
 
     def notice(self, view: ShownView, event: events.Event) -> None:
-        """Pass an event on to the hook."""
         if self._hooks.event is not None:
             try:
                 self._hooks.event(view, event)

@@ -184,12 +184,10 @@ class ToolCall:
 
     @property
     def name(self) -> str:
-        """The name of the tool."""
         return self.tool.name
 
     @property
     def has_view(self) -> bool:
-        """Whether the tool has a View."""
         return self.view_uri is not None
 
     @property
@@ -203,12 +201,8 @@ class ToolCall:
         return self.raw_result is not None or bool(self.error)
 
     def stream_arguments(self, chunk: str) -> dict[str, Any] | None:
-        """Add a chunk of the JSON that the model writes. Returns the arguments so far, or None without a visible
-        change.
-
-        The Views receive the arguments so far. Invalid JSON is not shown; the arguments of `run` are the ones that
-        count.
-        """
+        # The Views receive the arguments so far. Invalid JSON is not shown; the arguments of `run` are those that
+        # count.
         if self._arguments is not None:
             raise LocalProtocolError("the arguments of this call are complete")
         arguments = self._partial.feed(chunk)

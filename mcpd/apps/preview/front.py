@@ -60,20 +60,17 @@ MAX_PAGES = 16
 
 
 class ApiEndpoint(Endpoint):
-    """Decides who may connect."""
-
     def __init__(self, front: Front, limits: WebSocketLimits, connection_limit: ConnectionLimit) -> None:
         super().__init__(self._begin, Guard(Access()), limits, (PATH,), connection_limit)
         self._front = front
 
     def check(self, headers: RequestHeaders) -> Principal | Refusal:
-        """Allow the page alone. A program that sends no Origin is refused too."""
+        # A program that sends no Origin is refused too.
         if not self._front.is_page(headers.get("host"), headers.get("origin")):
             return Refusal(403, "Only the page of this preview may connect here.\n")
         return ANONYMOUS
 
     def refuse(self, request: HandshakeRequest) -> Refusal | None:
-        """Refuse other paths, and too many pages."""
         if request.path != PATH:
             return Refusal(404, f"Connect to {PATH}.\n")
         if len(self.connections) > MAX_PAGES:
@@ -87,8 +84,6 @@ class ApiEndpoint(Endpoint):
 
 
 class PageConnection:
-    """The connection of one page: receives its frames and answers its requests."""
-
     def __init__(self, channel: WebSocketChannel, front: Front, origin: str) -> None:
         self._channel = channel
         self._front = front
@@ -226,7 +221,6 @@ class Front:
         return self._origins
 
     async def aclose(self) -> None:
-        """Stop listening and close the connections of pages."""
         self._sandbox.close()
         while self._listeners:
             await self._listeners.pop().aclose()
@@ -242,7 +236,6 @@ class Front:
         return ApiEndpoint(self, wide, connection_limit)
 
     def is_page(self, host: str | None, origin: str | None) -> bool:
-        """Return whether a request with these headers comes from the page."""
         return self._origins is not None and self._origins.is_page(host, origin)
 
     def new_handler(self, page: Page, page_origin: str) -> PageRequestHandler:

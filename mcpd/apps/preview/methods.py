@@ -165,7 +165,7 @@ class PageRequestHandler:
 
     @_request("call/partial")
     async def partial_call(self, params: messages.PartialCall) -> Any:
-        """Stream arguments. The page sends all characters each time, a model only the new ones."""
+        # The page sends all characters each time, a model only the new ones.
         call, before = self._call(params.call_id), self._written.get(params.call_id, "")
         if not params.text.startswith(before):
             raise InvalidParams("the text must continue the one that was sent before")

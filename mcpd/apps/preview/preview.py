@@ -34,7 +34,6 @@ class Preview:
 
     @property
     def url(self) -> str:
-        """The address for the user."""
         return self.origins.url(self.token)
 
     @property
@@ -67,7 +66,6 @@ class Preview:
             raise
 
     async def aclose(self) -> None:
-        """Close all Views, disconnect from the server, and stop listening."""
         try:
             await self.session.aclose()
         finally:

@@ -148,10 +148,7 @@ class Origins(Struct, frozen=True):
         return page_origin == f"http://{_PLAIN_NAME}:{self.port}"
 
     def sandbox(self, page_origin: str) -> str:
-        """Return the source for `frame-src` of the page.
-
-        It is the same for all Views, because the policy of an open page cannot be changed and their names come later.
-        """
+        # The same for all Views, because the policy of an open page cannot be changed and their names come later.
         name = _PLAIN_SANDBOX if self.is_plain(page_origin) else f"*.{PAGE_NAME}"
         return f"http://{name}:{self.sandbox_port}"
 
@@ -239,10 +236,8 @@ def _page_headers(origin: str, origins: Origins) -> _Headers:
 
 
 def clear_cookies(request: HttpRequest) -> _Headers:
-    """Return a header that deletes the cookies of a request, which can only come from a View.
-
-    Views and the page belong to one site, so a cookie of one View would reach all of them for years.
-    """
+    # Only a View can have set them. Views and the page belong to one site, so a cookie of one View would reach all of
+    # them for years.
     return (("Clear-Site-Data", '"cookies"'),) if b"cookie" in request.headers else ()
 
 
@@ -304,7 +299,6 @@ class Sandbox:
         self._reports.clear()
 
     async def answer(self, request: HttpRequest) -> PageAnswer | Refusal:
-        """Answer a request for a document, or take a report."""
         key = ((request.header(b"host") or "").lower(), request.path)
         if key[0].startswith(f"{WARM_NAME}:") and key[1] == _WARM_PATH:
             return PageAnswer(body=_EMPTY, headers=(("Content-Security-Policy", "default-src 'none'"), *_ALWAYS))
@@ -345,11 +339,8 @@ class Sandbox:
 
 
 def policy_of(place: Place, grant: Grant) -> str:
-    """Return the policy of the document of a View at this place.
-
-    The View may frame nothing of the sandbox, whatever it declares: the answers of the HTTP server to requests that it
-    cannot read have no policy, and would be at the origin of the View.
-    """
+    # The View may frame nothing of the sandbox, whatever it declares: the answers of the HTTP server to requests that
+    # it cannot read have no policy, and would be at the origin of the View.
     csp = grant.csp
     if csp is not None and csp.frame_domains:
         others = [source for source in csp.frame_domains if not _SANDBOX_SOURCE.match(source)]

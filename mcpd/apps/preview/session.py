@@ -225,7 +225,6 @@ class StaleViews:
             log.info("cannot subscribe to %s: %s", printable(uri), printable(error))
 
     async def aclose(self) -> None:
-        """Stop all checks."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -266,10 +265,7 @@ class PreviewSession:
         return merge(default_context(), _CONTEXT) if self._host is None else self._host.context
 
     async def connect(self, version: str | None) -> ServerInfo:
-        """Close all Views and connect anew, with this protocol version or the newest common one.
-
-        Raises what `Host.open` raises; nothing is connected then.
-        """
+        """Close all Views and connect anew, with this version or the newest common. Raises what `Host.open` raises."""
         async with self._changing:
             await self._disconnect()
             host = Host(
@@ -318,7 +314,6 @@ class PreviewSession:
         )
 
     async def aclose(self) -> None:
-        """Close all Views and disconnect from the server."""
         async with self._changing:
             await self._disconnect()
         self.trace.close()

@@ -61,7 +61,7 @@ class _FilteredView:
         self._text = (wanted.text or "").lower().encode()
 
     def passes(self, entry: TraceEntry) -> bool:
-        """Return whether an entry passes. The fast tests come first."""
+        # The fast tests come first.
         if self._kinds is not None and entry.kind not in self._kinds:
             return False
         if self._parties is not None and not self._concerns(entry):
@@ -155,9 +155,7 @@ class Trace:
     # ------------------------------------------------------------------------------------- reading
 
     def get(self, asked: TraceGet) -> dict[str, Any]:
-        """Return a window for the page: the `total` of entries that pass, the place of the `first`, and the
-        `entries`.
-        """
+        """Return a window for the page: the `total` of entries that pass, the `first` place, and the `entries`."""
         if asked.whole is not None:
             found = self._entry(asked.whole)
             entries = [] if found is None else [self._entry_json(found, None, asked)]
@@ -258,8 +256,6 @@ def _is_json(data: bytes) -> bool:
 
 
 class ServerWatcher(ChannelWatcher):
-    """Adds the messages between host and server to a trace."""
-
     def __init__(self, trace: Trace) -> None:
         self._trace = trace
 

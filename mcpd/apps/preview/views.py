@@ -50,7 +50,6 @@ OPENAI = {"theme": "light", "locale": "en", "displayMode": "inline", "toolInput"
 
 
 def treatment(quirks: Quirks, profile: Profile, permissions: tuple[str, ...]) -> Treatment:
-    """Return the settings of a View with these quirks."""
     return Treatment(
         profile="opaque" if quirks.opaque_origin else profile,
         permissions=permissions,
@@ -83,8 +82,6 @@ def rewriter(quirks: Quirks) -> Callable[[str, Raw], Raw | None] | None:
 
 
 class _OpenView(Struct):
-    """An open View with its call, its addresses, and the context that it was opened with."""
-
     shown: ShownView
     call_id: str
     place: Place
@@ -112,10 +109,7 @@ class PageViews:
         self._allowed: dict[str, set[str]] = {}
 
     async def open(self, call: ToolCall, call_id: str, context: HostContext | None) -> ViewInfo:
-        """Open the View of a call. The page has to load the frame at once, because the time limits have started.
-
-        Raises ConfigurationError if there is nothing to show, LocalProtocolError if too many Views are open.
-        """
+        # The page has to load the frame at once, because the time limits have started.
         session, quirks = self._session, self.quirks
         profile: Profile = "opaque" if self.is_plain else self.profile
         permissions = {*session.options.permissions, *self._allowed.get(call.view_uri or "", ())}
@@ -154,12 +148,10 @@ class PageViews:
         return isinstance(ended, Closed) and ended.clean
 
     def end(self) -> None:
-        """End all Views, because the page and its frames are gone."""
         for opened in list(self._open.values()):
             opened.shown.lost("the page was closed")
 
     def lost(self, view_id: str, reason: str) -> None:
-        """End a View, because its frame is gone."""
         if (opened := self._open.get(view_id)) is not None:
             opened.shown.lost(reason)
 
@@ -214,10 +206,7 @@ class PageViews:
         return answer.result()
 
     def change_context(self, view_id: str | None, delta: HostContext) -> None:
-        """Change the host context of one View, or of all open and future ones.
-
-        Raises LocalProtocolError if the one View does not support the new display mode.
-        """
+        """Change the host context of one View, or of all open and future ones. Raises LocalProtocolError."""
         if view_id is not None:
             opened = self._find(view_id)
             opened.shown.change_context(delta)

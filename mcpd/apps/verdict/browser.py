@@ -57,10 +57,7 @@ _START_MS: Final = 60_000
 
 
 def find_browser(named: str | None = None, environment: Mapping[str, str] = os.environ) -> str | None:
-    """Return the path of a Chromium: `named`, the one in `MCPD_CHROMIUM`, or the first on the PATH; otherwise None.
-
-    Raises ConfigurationError, with the ways to get one, if the named one does not exist.
-    """
+    """Return the path of a Chromium, or None. Raises ConfigurationError if the one that is named does not exist."""
     path = environment.get("PATH", "")
     for name, source in ((named, "--browser"), (environment.get(VARIABLE), VARIABLE)):
         if name:
@@ -130,10 +127,7 @@ class AppBrowser:
 
 @asynccontextmanager
 async def open_browser(named: str | None) -> AsyncIterator[AppBrowser]:
-    """Start the browser that is `named`, or the first that is found.
-
-    Raises ConfigurationError, with what to do, if none is found, it does not start, or Playwright is not installed.
-    """
+    """Start the browser that is `named`, or the first that is found. Raises ConfigurationError with what to do."""
     try:
         from playwright.async_api import Error, async_playwright
     except ImportError:

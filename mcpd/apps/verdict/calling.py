@@ -184,10 +184,7 @@ class CalledTool(NamedTuple):
 
 
 async def call_app_tool(host: Host, app: App, given: Mapping[str, Mapping[str, Any]]) -> CalledTool:
-    """Call a tool of an app: one with `given` arguments, otherwise the first that the model may call.
-
-    A tool that declares itself destructive is called only with given arguments.
-    """
+    # A tool that declares itself destructive is called only with arguments that the user gave.
     tool, why = _choose_tool(app, given)
     if tool is None:
         return CalledTool(None, {}, [skipped(*_CALL, why), skipped(*_FALLBACK, why, ["APP-S-06"])])

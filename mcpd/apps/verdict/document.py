@@ -163,10 +163,7 @@ def parse_document(html: str) -> Document:
 
 
 def document_checks(html: str, granted: UiCsp | None) -> list[Check]:
-    """Return the checks of an app's HTML against the sources that a host grants.
-
-    Raises ConfigurationError if the parser is not installed.
-    """
+    """Return the checks of an app's HTML against granted sources. Raises ConfigurationError without the parser."""
     document = parse_document(html)
     size = len(html.encode("utf-8", "replace"))
     size_text = f"{size} bytes" if size < 10_000 else f"{size / 1024:.0f} KiB"

@@ -50,7 +50,6 @@ class App(Struct, kw_only=True):
 
     @property
     def listed_meta(self) -> dict[str, Any] | None:
-        """`_meta` of the resource in `resources/list`."""
         return None if self.listed is None else self.listed.meta
 
 
@@ -161,8 +160,6 @@ def server_checks(server: ServerApps, extensions: Mapping[str, Any] | None) -> l
 
 
 def tool_checks(app: App) -> list[Check]:
-    """Return the checks of the tools of an app."""
-
     def found(*, of_visibility: bool) -> Iterator[Finding]:
         for tool in app.tools:
             for problem in tool_problems(tool.meta):
@@ -196,7 +193,6 @@ def tool_checks(app: App) -> list[Check]:
 
 
 def resource_checks(app: App) -> list[Check]:
-    """Return the checks of the resource, as listed and as read."""
     ui = ui_member(app.item.get("_meta")) or ui_member(app.listed_meta)
     csp = ui.get("csp")
     declared = "declares nothing: the strictest policy"

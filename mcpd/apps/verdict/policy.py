@@ -117,10 +117,7 @@ def start_failure(trial: Trial) -> Finding | None:
 def new_errors(
     trial: Trial, known: frozenset[str] = frozenset(), *, has_error_result: bool = False
 ) -> Iterator[Finding]:
-    """Yield the exceptions and console errors of a trial that are not `known` from another one.
-
-    With `has_error_result` the result was an error, which an app may write to the console.
-    """
+    # With `has_error_result` the result was an error, which an app may write to the console.
     for text in dict.fromkeys(trial.exceptions):
         if text not in known:
             yield failure(f"an exception: {text}", cause=text)

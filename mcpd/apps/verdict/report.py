@@ -241,10 +241,7 @@ def reported_url(url: str) -> str:
 
 
 def junit_xml(report: AppsReport) -> str:
-    """Return the report as JUnit XML, with a suite for each app and a case for each check.
-
-    Unless the report is strict, a check with warnings passes and has them as its output.
-    """
+    # Unless the report is strict, a check with warnings passes and has them as its output.
     suites = [("server", report.checks, report.seconds - sum(app.seconds for app in report.apps))]
     suites += [(app.uri, app.checks, app.seconds) for app in report.apps]
 

@@ -104,7 +104,6 @@ class _AppTrials:
             yield trial
 
     async def take_screenshot(self, trial: Trial, name: str) -> None:
-        """Take a screenshot for the report, if there is a folder for them."""
         if self.options.screenshots is not None:
             slug = re.sub(r"[^A-Za-z0-9._-]+", "-", self.report.uri.removeprefix("ui://").partition("?")[0])
             path = Path(self.options.screenshots) / f"{slug.strip('-.')[:80] or 'app'}-{name}.png"
@@ -115,10 +114,7 @@ class _AppTrials:
 async def show_app(
     browser: AppBrowser, host: Host, call: ToolCall, options: TryOptions, report: AppReport, limit: asyncio.Semaphore
 ) -> list[Check]:
-    """Return all checks of an app that need a browser, and add the screenshots to the report.
-
-    `limit` bounds the Views of all apps that are open at a time.
-    """
+    """Return all checks of an app that need a browser. `limit` bounds the Views of all apps open at a time."""
     trials = _AppTrials(browser, host, call, options, report, limit)
     try:
         first = await _first_checks(trials)

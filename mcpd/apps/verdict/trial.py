@@ -56,8 +56,6 @@ def without_address(text: str) -> str:
 
 
 class Trial:
-    """A View on the bare page."""
-
     def __init__(self, browser: AppBrowser, page: Page, view: ShownView, guest_url: str) -> None:
         self.view = view
         self.page = page
@@ -100,7 +98,7 @@ class Trial:
             page.on(name, listener)
 
     def leave_page(self) -> None:
-        """Remove the listeners of the page, which the next trial uses."""
+        # The next trial uses the page.
         for name, listener in self._page_listeners.items():
             self.page.remove_listener(name, listener)
 
@@ -165,10 +163,7 @@ class Trial:
         return None
 
     async def evaluate(self, function: str, argument: Any = None) -> Any:
-        """Call a JavaScript function in the frame of the View with look.js and an argument, and return its value.
-
-        Returns None without a frame, or if the function fails.
-        """
+        """Call a JavaScript function in the frame with look.js and an argument. Returns None if that fails."""
         from playwright.async_api import Error
 
         frame = next((frame for frame in self.page.frames if frame.url.startswith(f"{self.guest_origin}/")), None)
@@ -233,14 +228,12 @@ class Trial:
             errors.append(_line(without_address(text)))
 
     def on_report(self, body: bytes, of_proxy: bool) -> None:
-        """Take the report of a violation, for `Sandbox.put`."""
         if (violation := read_report(body, of_proxy=of_proxy)) is not None:
             self.violations.append(violation)
 
     # ---------------------------------------------------------------------------------------- messages
 
     def receive(self, text: str) -> None:
-        """Take a message from the frame of the proxy."""
         message = json.loads(text)
         method = message.get("method") if isinstance(message, dict) else None
         if isinstance(method, str) and method.startswith(RESERVED) and method != PROXY_READY:
@@ -264,7 +257,6 @@ class Trial:
         self.view.receive(text)
 
     def send(self, message: bytes) -> None:
-        """Send a message of the state machine to the View."""
         decoded = json.loads(message)
         if decoded.get("method") not in self.withheld:
             self._send(decoded)
@@ -293,16 +285,12 @@ class Trial:
                     await self.page.evaluate("(messages) => stage.send(messages)", list(group))
 
     async def receive_all(self) -> None:
-        """Receive the messages of the proxy until cancelled."""
         while True:
             for text in await self.page.evaluate("() => stage.receive()"):
                 self.receive(text)
 
     async def close_if_unresponsive(self) -> None:
-        """Close the page when it does not answer, until cancelled.
-
-        An endless loop in a View stops the whole page, and a request to the page would then never end.
-        """
+        # An endless loop in a View stops the whole page, and a request to the page would then never end.
         while True:
             await asyncio.sleep(1)
             try:

@@ -14,9 +14,7 @@ from .page import Kind, kind_of, site_path, titled_page
 
 
 class Addresses(Struct, frozen=True):
-    """Computes the URIs and URLs of one folder of documents. `slug_of` returns the slug in a page's front matter, or
-    "".
-    """
+    """Computes the URIs and URLs of one folder of documents. `slug_of` returns the slug in front matter, or ""."""
 
     base: str
     """The prefix of all URIs, such as `docs://handbook/`."""

@@ -56,10 +56,8 @@ class Answers:
         paths: Callable[[], Iterable[str]],
         when_indexed: Callable[[], None],
     ) -> None:
-        """`library` returns the library and may create it; `paths` returns the paths of all pages.
-
-        `when_indexed` is called after the first search for which all pages were indexed.
-        """
+        # `library` may create the library. `when_indexed` is called after the first search that found all pages
+        # indexed.
         self._library = library
         self._addresses = addresses
         self._paths = paths
@@ -123,7 +121,7 @@ class Answers:
         )
 
     async def read_section(self, section: str, cursor: str | None = None) -> SectionText:
-        """Return pages of a section, starting at the cursor, as far as they fit into one result."""
+        # Long sections come in parts, because models read results as a whole.
         try:
             infos = await self.library.list_pages(_library_section(section))
         except UnknownSection as error:
@@ -154,7 +152,6 @@ class Answers:
         )
 
     async def read_page(self, path: str, heading: str | None = None, cursor: str | None = None) -> PageText:
-        """Return a page, or one of its sections, starting at the cursor."""
         place, fragment = self._addresses.path_in(path)
         try:
             page = await self._page(path, place)
@@ -222,7 +219,6 @@ class Answers:
         )
 
     async def look_up(self, name: str, section: str | None = None, limit: int = 3) -> LookupResults:
-        """Return the places where a command or setting is described."""
         if not name.strip():
             raise ToolError("name: is required; give the name to look up")
         with _argument_errors():

@@ -25,8 +25,6 @@ _SKIPPED = _TOOL_FOLDERS | {"_sources", "_static"}
 
 
 class File(Struct, frozen=True):
-    """A document in the file system."""
-
     path: str
     """Relative to the folder, with `/`."""
     kind: Kind
@@ -118,7 +116,6 @@ def _document(place: str, path: str, kind: Kind, folder: str, settings: DocsSett
 
 
 def max_bytes(file_kind: Kind, settings: DocsSettings) -> int:
-    """Return the size limit of a document in bytes."""
     return settings.max_bytes * (4 if file_kind == "pdf" else 1)
 
 

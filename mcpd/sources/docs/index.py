@@ -41,10 +41,7 @@ INSERT INTO words(words, rank) VALUES ('automerge', 8);
 
 
 class Store:
-    """An open index with one connection for writing and one for reading; in memory, they are the same.
-
-    `cache` is the path of the file, or None for memory. `problem` says why a file could not be used.
-    """
+    """An open index: `cache` is its file, or None for memory. `problem` says why a file could not be used."""
 
     def __init__(self, cache: str | None, folder: str) -> None:
         self.problem = ""
@@ -292,16 +289,13 @@ def put_page(connection: sqlite3.Connection, file: File, digest: bytes | None, p
 
 
 def put_problem(connection: sqlite3.Connection, file: File, digest: bytes | None, problem: str) -> None:
-    """Record that a file cannot be read. It is read again when it changes, or after a missing library may have been
-    installed.
-    """
+    # The file is read again when it changes, or after a missing library may have been installed.
     if "pip install" in problem:
         file, digest = structs.replace(file, size=-1), None
     _put_file(connection, file, digest, None, problem)
 
 
 def touch(connection: sqlite3.Connection, number: int, file: File) -> None:
-    """Record the new size and time of a file with unchanged content."""
     connection.execute("UPDATE files SET size = ?, modified_ns = ? WHERE id = ?", (file.size, file.modified_ns, number))
 
 

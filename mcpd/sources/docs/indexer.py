@@ -42,8 +42,6 @@ class _Read(Struct):
 
 
 class Indexer:
-    """Keeps the index of one folder up to date."""
-
     def __init__(self, folder: str, settings: DocsSettings, cache: str | None) -> None:
         self.folder = folder
         self.settings = settings
@@ -69,7 +67,6 @@ class Indexer:
     # -- from any thread -------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Start the thread if it is not running."""
         with self._lock:
             if self._thread is None and not self._stop.is_set():
                 self._wake.set()

@@ -47,11 +47,7 @@ _THREADS = 2
 
 
 class Library:
-    """The pages of a folder and their index.
-
-    All methods may be called from any thread and any event loop. Nothing is read before `start` or another method is
-    called.
-    """
+    """The pages of a folder and their index. All methods may be called from any thread and any event loop."""
 
     def __init__(self, folder: str, settings: DocsSettings | None = None, cache: str | None = None) -> None:
         """`cache` is the path of the index, which is created if necessary; None keeps the index in memory."""
@@ -66,7 +62,6 @@ class Library:
     # -- the index, behind everything ------------------------------------------------------------
 
     def start(self) -> None:
-        """Start indexing in a thread."""
         self._index.start()
 
     def scan(self) -> dict[str, File]:
@@ -93,7 +88,6 @@ class Library:
         return self._index.left_out
 
     async def aclose(self) -> None:
-        """Stop indexing and close the index."""
         await self._run(self._index.stop)
         self._is_closed = True
 
@@ -104,10 +98,7 @@ class Library:
         return await self._run(self._overview)
 
     async def list_pages(self, section: str | None = None) -> list[PageInfo]:
-        """Return all pages, or the pages of a section or of a folder in it, in order. Raises UnknownSection.
-
-        Pages that are not indexed yet have a title made from the file name and no description.
-        """
+        """Return all pages, or the pages of a section or of a folder in it, in order. Raises UnknownSection."""
         return await self._run(self._list_pages, section)
 
     async def page(self, path: str) -> Page:
@@ -145,10 +136,7 @@ class Library:
         self, words: str, *, language: str | None = None, section: str | None = None, limit: int = 5,
         cursor: str | None = None,
     ) -> CodeResult:  # fmt: skip
-        """Return code blocks that contain these words or are near them; without words, all blocks in a language.
-
-        Raises UnknownSection and BadCursor.
-        """
+        """Return code blocks that contain these words or are near them; without words, all blocks in a language."""
         question = partial(code_result, words=words, language=language, limit=limit, cursor=cursor)
         return await self._ask(question, section)
 

@@ -260,10 +260,7 @@ _CODES: Final = r"\x1b(?:\[[0-9;:?]{0,60}[A-Za-z]|\][^\x07\x1b]{0,4000}(?:\x07|\
 
 
 def notebook_text(notebook: Notebook, first: int = 1, limit: int = MAX_CHARS) -> tuple[str, int | None]:
-    """Return the text of cells from number `first` on, and the number of the next cell or None.
-
-    At least one cell is returned; it is cut if it is longer than `limit` characters.
-    """
+    """Return the text of cells from number `first` on, at least one, and the number of the next cell or None."""
     parts: list[str] = []
     size = 0
     for number, cell in enumerate(notebook.cells[first - 1 :], first):

@@ -42,8 +42,6 @@ class CodeBlock(Struct, frozen=True):
 
 
 class Page(Struct, frozen=True):
-    """One document of a folder."""
-
     path: str
     """Relative to the folder, with `/`, such as `02-guides/units.mdx`."""
     title: str
@@ -159,8 +157,6 @@ class BadCursor(McpdError):
 
 
 class LeftOut(Struct, frozen=True):
-    """A file that is not a page, with the reason."""
-
     path: str
     reason: str
 
@@ -177,8 +173,6 @@ class Progress(Struct, frozen=True):
 
 
 class Section(Struct, frozen=True):
-    """A top-level folder."""
-
     name: str
     """The value for `section=`; empty for the pages at the top."""
     title: str

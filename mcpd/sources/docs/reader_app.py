@@ -38,8 +38,6 @@ TOOL_NAME: Final = "show_docs"
 
 
 class ReaderParts:
-    """The View and the tool of one library."""
-
     def __init__(self, server: Server, library: Callable[[], Library], uri: str) -> None:
         """`library` is called when the tool is first used; `uri` is the prefix of the URIs of pages."""
         named = (UI_NAME, "Documentation", "Shows documents and search results")

@@ -30,9 +30,7 @@ _MAX_LENGTH = 2000
 
 
 def names_of(paths: Iterable[str]) -> dict[str, str]:
-    """Return the names that links use for pages, mapped to their paths: the paths, and the addresses on a site without
-    numbers and suffixes.
-    """
+    """Return the names of pages in links, mapped to their paths: paths, and addresses on a site."""
     found: dict[str, str] = {}
     for path in paths:
         found.setdefault(_site_name(path), path)
@@ -44,10 +42,7 @@ def _site_name(path: str) -> str:
 
 
 def resolved(target: str, path: str, names: Mapping[str, str]) -> tuple[str, str] | None:
-    """Return the page and anchor that a link on the page `path` leads to, or None.
-
-    `names` is the result of `names_of`. Links that begin with `/` are relative to the folder.
-    """
+    """Return the page and anchor that a link leads to, or None. A link that begins with `/` starts at the folder."""
     if len(target) > _MAX_LENGTH or _ABSOLUTE.match(target):
         return None
     address, _, anchor = target.partition("#")
@@ -193,10 +188,7 @@ MAX_SHOWN_BYTES = 1024 * 1024
 
 
 def read_image(folder: str, path: str, settings: DocsSettings, limit: int = MAX_BYTES) -> tuple[bytes, str]:
-    """Return an image of a folder and its MIME type: PNG, JPEG, GIF or WebP, which cannot contain scripts.
-
-    Raises UnknownPage if there is no such image, and UnreadablePage if it has more than `limit` bytes.
-    """
+    # PNG, JPEG, GIF and WebP only, because these cannot contain scripts.
     if is_hidden(path, settings):
         raise UnknownPage(path, [])
     try:

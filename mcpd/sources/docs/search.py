@@ -48,8 +48,6 @@ _WHOLE = 1.3  # factor for chunks with all words, if frequent words were not use
 
 
 class State(Struct, frozen=True):
-    """The state of the index for one search."""
-
     connection: sqlite3.Connection
     generation: str
     progress: Progress
@@ -82,8 +80,6 @@ class Scope(Struct, frozen=True):
 
 
 class Plan(Struct, frozen=True):
-    """How a query is searched."""
-
     terms: list[Term]
     """The terms after correction."""
     rows: dict[str, int]
@@ -93,8 +89,6 @@ class Plan(Struct, frozen=True):
 
 
 class RankedPage(Struct, frozen=True):
-    """A page and its best chunk."""
-
     file: int
     chunk: int
     score: float

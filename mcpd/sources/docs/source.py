@@ -161,7 +161,6 @@ class PageTemplate(Stamped, TemplateEntry):
         return await _read(self._tree, variables[self._argument], uri)
 
     async def complete(self, argument: str, value: str, others: Mapping[str, str], exchange: Exchange) -> Completion:
-        """Return the paths that begin with a value, then those that contain it."""
         from mcpd.server.registry.prompts import rank
 
         return rank(self._tree.completions(), value)
@@ -215,8 +214,6 @@ E = TypeVar("E", bound=Entry)
 
 
 class Tree:
-    """The documents of one folder, as a server offers them."""
-
     def __init__(self, server: Server, root: str, folder: str, table: DocsTable) -> None:
         """`root` is the folder of mcpd.toml, `folder` the folder of the documents. Raises ConfigurationError."""
         profile = self._profile = profile_of(table)
@@ -349,9 +346,7 @@ class Tree:
     # -- what lists show ---------------------------------------------------------------------
 
     def title_and_description(self, path: str, title: str = "", description: str = "") -> tuple[str, str]:
-        """Return the title and description of a page: the author's, otherwise the given ones, otherwise from the file
-        name.
-        """
+        # What the author wrote in the file comes first, then what the index has.
         head = self.head(path)
         return head.title or title or title_of(path), head.description or description
 
@@ -359,7 +354,6 @@ class Tree:
         return title_of(name) or self.title
 
     def completions(self) -> Sequence[str]:
-        """Return the values for the argument of the resource template."""
         if "{url}" in self.addresses.page_form:
             return [self.addresses.url(path) for path in self._pages]
         return list(self._pages)
@@ -370,7 +364,6 @@ class Tree:
         return list(self._pages)
 
     def head(self, path: str) -> PageHead:
-        """Return what the first lines of a page say."""
         page = self._pages.get(path)
         changed = None if page is None else page.file.modified_ns
         known = self._heads.get(path)
@@ -423,10 +416,7 @@ def _form(addresses: Addresses) -> tuple[str, str]:
 
 
 def index_file(said: str, folder: str, root: str) -> str | None:
-    """Return the path of the index, or None for memory. `said` is `disk`, `memory`, or a path relative to `root`.
-
-    `disk` means a file in the user's cache, one for each folder; without a home directory, the index is in memory.
-    """
+    # `disk` means a file in the user's cache, one for each folder. Without a home directory, the index is in memory.
     if said == "memory":
         return None
     if said != "disk":

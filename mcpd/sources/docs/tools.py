@@ -379,10 +379,7 @@ Answer = Callable[..., Awaitable[Any]]
 
 
 def tool_of(server: Server, answer: Answer, wording: Wording, names: dict[Doing, str], ui: str) -> ToolEntry:
-    """Return one tool, which calls `answer`. `names` are the names of all tools, `ui` is the option of that name.
-
-    Raises ConfigurationError for an invalid `result` table, and RegistrationError for other mistakes.
-    """
+    # `names` are the names of all tools. Raises ConfigurationError for an invalid `result` table.
     options: Any = {
         "name": wording.name,
         "title": wording.title,

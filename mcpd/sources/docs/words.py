@@ -98,11 +98,8 @@ class Vocabulary:
         return cls(connection.execute("SELECT term, doc FROM vocabulary LIMIT ?", (_MAX_VOCABULARY,)))
 
     def corrected(self, word: str) -> list[str]:
-        """Return up to three words that may be meant by a misspelt word, best first.
-
-        An edit adds, removes or changes a letter, or swaps two. Words with one edit are found, for long words also
-        those with two. Returns nothing without the extra `docs`.
-        """
+        # An edit adds, removes or changes a letter, or swaps two. Words with one edit are found, for long words also
+        # those with two. Nothing is corrected without the extra `docs`.
         try:
             from rapidfuzz import process
             from rapidfuzz.distance import OSA
@@ -182,8 +179,6 @@ def _stem(word: str) -> str:
 
 
 class Highlighter:
-    """Finds the terms of a query in texts."""
-
     def __init__(self, terms: list[Term]) -> None:
         patterns = []
         for term in terms:

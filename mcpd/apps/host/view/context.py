@@ -35,8 +35,6 @@ class HostCss(Wire, kw_only=True):
 
 
 class HostStyles(Wire, kw_only=True):
-    """Values of style variables and CSS."""
-
     variables: dict[str, str] | None = None
     css: HostCss | None = None
 
@@ -58,10 +56,7 @@ class ContainerDimensions(Wire, kw_only=True):
             raise ValueError("dimensions are positive numbers of pixels")
 
     def fit(self, width: float | None, height: float | None, *, limit: float) -> tuple[float | None, float | None]:
-        """Return the new size of the frame for the size that a View reports, per axis; None if it does not change.
-
-        The report of a fixed axis is ignored. `limit` bounds an axis without a maximum.
-        """
+        # The report of a fixed axis is ignored. `limit` bounds an axis without a maximum.
         return (
             None if self.width is not None else _clamp(width, self.max_width, limit),
             None if self.height is not None else _clamp(height, self.max_height, limit),
@@ -113,11 +108,8 @@ def difference(before: HostContext, after: HostContext) -> HostContext | None:
 
 
 def shared_modes(host: Iterable[DisplayMode], view: Iterable[str] | None) -> list[DisplayMode]:
-    """Return the modes that both sides support, in the order of the host. A View that declares none supports all.
-
-    Spec: "Host MUST NOT switch the View to a display mode that does not appear in its
-    `appCapabilities.availableDisplayModes`, if set."
-    """
+    # Spec: "Host MUST NOT switch the View to a display mode that does not appear in its
+    # `appCapabilities.availableDisplayModes`, if set." A View that declares none supports all.
     if view is None:
         return list(host)
     declared = set(view)

@@ -48,11 +48,8 @@ class SandboxGrant(Wire, kw_only=True):
 
 
 class HostCapabilities(Wire, kw_only=True):
-    """The offers of the host to a View. A method whose capability is None is answered with -32601.
-
-    `download_file`, `sampling`, `message` and `update_model_context` came after the stable text of 2026-01-26.
-    """
-
+    # A method whose capability is None is answered with -32601. `download_file`, `sampling`, `message` and
+    # `update_model_context` came after the stable text of 2026-01-26.
     experimental: dict[str, Any] | None = None
     open_links: Empty | None = None
     download_file: Empty | None = None
@@ -66,8 +63,7 @@ class HostCapabilities(Wire, kw_only=True):
 
 
 class AppCapabilities(Wire, kw_only=True):
-    """The features that a View supports. Display modes are plain strings, because unknown modes are ignored."""
-
+    # Display modes are plain strings, because unknown modes are ignored.
     experimental: Any = None
     tools: ListChanged | None = None
     available_display_modes: list[str] | None = None
@@ -117,8 +113,7 @@ class OpenLinkParams(Wire):
 
 
 class MessageParams(Wire, kw_only=True):
-    """`ui/message`. The specification has one block, and every SDK sends an array; both are accepted."""
-
+    # `ui/message`. The specification has one block, and every SDK sends an array; both are accepted.
     role: Literal["user"]
     content: ContentBlock | list[ContentBlock]
 
@@ -143,8 +138,7 @@ class DownloadFileParams(Wire):
 
 
 class SizeChangedParams(Wire, kw_only=True):
-    """`ui/notifications/size-changed`. In the SDK either member may be absent."""
-
+    # `ui/notifications/size-changed`. In the SDK either member may be absent.
     width: float | None = None
     height: float | None = None
 
@@ -193,8 +187,7 @@ class DisplayModeResult(Wire):
 
 
 class DenialResult(Wire, kw_only=True):
-    """`{isError: true}`, with which most hosts deny a link, a message or a download; see `ViewSettings.denials`."""
-
+    # `{isError: true}`, with which most hosts deny a link, a message or a download; see `ViewSettings.denials`.
     is_error: bool
 
 
@@ -208,27 +201,21 @@ class ResourceReadyParams(Wire, kw_only=True):
 
 
 class ToolInputParams(Wire):
-    """`ui/notifications/tool-input` and its `-partial`. `arguments` is sent even if empty."""
-
+    # `ui/notifications/tool-input` and its `-partial`. `arguments` is sent even if empty.
     arguments: Raw
 
 
 class ToolCancelledParams(Wire):
-    """`ui/notifications/tool-cancelled`. The specification requires a reason."""
-
+    # `ui/notifications/tool-cancelled`. The specification requires a reason.
     reason: str
 
 
 class TeardownParams(Wire):
-    """`ui/resource-teardown`. The specification requires a reason, and the schema of the SDK removes it."""
-
+    # `ui/resource-teardown`. The specification requires a reason, and the schema of the SDK removes it.
     reason: str
 
 
 class AppToolsPage(Wire, kw_only=True):
-    """The answer of a View to `tools/list` (D). Each tool is decoded separately, so that an invalid one is left out
-    alone.
-    """
-
+    # `tools/list` (D). Each tool is decoded separately, so that an invalid one is left out alone.
     tools: list[Raw]
     next_cursor: str | None = None

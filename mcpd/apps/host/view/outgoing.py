@@ -64,11 +64,7 @@ class AppTools:
         return list(self._tools.values())
 
     def start(self) -> bool:
-        """Start a new list, and return whether to request it now. The old list stays valid until the new one is
-        complete.
-
-        Only one list is read at a time, or the pages of two would be mixed. After False, `finish` returns True.
-        """
+        # Only one list is read at a time, or the pages of two would be mixed. After False, `finish` returns True.
         if self._is_reading:
             self._is_outdated = True
             return False
@@ -82,10 +78,7 @@ class AppTools:
         return is_outdated
 
     def read_page(self, result: Raw) -> tuple[str | None, list[str]]:
-        """Take one page. Returns the cursor of the next page or None, and the problems of the tools that are left out.
-
-        Raises InvalidParams for an invalid page.
-        """
+        """Return the cursor of the next page or None, and the problems of its tools. Raises InvalidParams."""
         try:
             page = decode(result, type=AppToolsPage)
         except MALFORMED as error:
@@ -133,11 +126,7 @@ def needs_confirmation(tool: Tool) -> bool:
 
 
 def model_names(call: str, view_id: str, tools: Iterable[Tool], taken: Collection[str]) -> dict[str, Tool]:
-    """Return the tools of a View under names for the model, which name the View and are not in `taken`.
-
-    `call` is the name of the tool that opened the View. The names contain the whole id of the View, so that they do not
-    change when other Views open or close.
-    """
+    # The names contain the whole id of the View, so that they do not change when other Views open or close.
     prefix = f"{_UNFIT.sub('_', call)[: 23 - len(view_id)].strip('_') or 'view'}-{view_id}"
     names: dict[str, Tool] = {}
     for tool in tools:
@@ -189,7 +178,6 @@ class Outgoing:
         return self._sent.deadline
 
     def mount(self, *, offers_tools: bool) -> None:
-        """Start with the tools of a new document."""
         self.tools = AppTools(self._limits.app_tools, offered=offers_tools)
 
     # ----------------------------------------------------------------------------------- asking
@@ -400,7 +388,6 @@ class Announcements:
         return offered[kind]
 
     def flush(self) -> None:
-        """Send everything that waits."""
         if (delta := self._view_state.feed.due()) is not None:
             self._output.notify(messages.HOST_CONTEXT_CHANGED, delta)
         rewrite = self._view_state.settings.rewrite

@@ -163,13 +163,10 @@ _ESCAPED: Final = str.maketrans({char: f"%{ord(char):02X}" for char in ' "<>'})
 
 
 def check_link(url: str) -> str:
-    """Return a link as it may be opened outside the View. Raises Denied if it may not.
-
-    Only http and https with a plain host are allowed: `javascript:` would run in the page of the host, a user name
-    imitates another host, and characters that a browser removes or reorders (tabs, backslashes, bidirectional marks)
-    hide the target from the user, as do escapes and look-alikes of a dot in the host. Characters of the path that a
-    browser would escape are escaped in the returned link.
-    """
+    # Only http and https with a plain host are allowed: `javascript:` would run in the page of the host, a user name
+    # imitates another host, and characters that a browser removes or reorders (tabs, backslashes, bidirectional marks)
+    # hide the target from the user, as do escapes and look-alikes of a dot in the host. Characters of the path that a
+    # browser would escape are escaped in the returned link.
     if len(url) > MAX_LINK_CHARS:
         raise Denied(f"Invalid URL: longer than {MAX_LINK_CHARS} characters")
     if any(char == "\\" or category(char) in ("Cc", "Cf") for char in url):
@@ -207,11 +204,7 @@ _UNSAFE_CHARS = re.compile(r'[<>:"/\\|?*]')
 
 
 def check_downloads(contents: Sequence[EmbeddedResource | ResourceLink], limits: ViewLimits) -> list[DownloadItem]:
-    """Return the files that a View offers to the user, each with a safe name of its own.
-
-    Raises InvalidParams for a content that is not a file, and Denied for too many files and for links other than
-    http(s).
-    """
+    """Return the files that a View offers, each with a safe name of its own. Raises InvalidParams or Denied."""
     if not contents:
         raise InvalidParams("contents: there is nothing to download")
     if len(contents) > limits.download_items:

@@ -100,9 +100,7 @@ def decode_params(kind: Any, params: Raw) -> Any:
 
 
 def progress_token(params: object) -> Id | None:
-    """Return the token with which the View wants to receive progress. Raises InvalidParams if it is not a valid
-    token.
-    """
+    """Return the token with which the View wants to receive progress. Raises InvalidParams."""
     meta = params.meta if isinstance(params, messages.CallParams) else None
     token = meta.get("progressToken") if meta else None
     if token is not None and (isinstance(token, bool) or not isinstance(token, (int, str))):
@@ -348,13 +346,13 @@ class Incoming:
         return None
 
     def cancel(self, given_up: CancelledParams) -> None:
-        """Cancel a request for the View. Spec: no answer is sent, and an unknown id is ignored."""
+        # Spec: no answer is sent, and an unknown id is ignored.
         asked = self._in_flight.cancel(given_up.request_id)
         if asked is not None:
             self._output.events.append(Abort(asked.ask.ask_id, given_up.reason or "cancelled by the view"))
 
     def abort_all(self, reason: str) -> None:
-        """Abort all requests, because the document that sent them is gone."""
+        # The document that sent the requests is gone.
         for asked in self._in_flight.cancel_all():
             self._output.events.append(Abort(asked.ask.ask_id, reason))
 
@@ -394,7 +392,6 @@ class Incoming:
             self._output.error(asked.id, InternalError())
 
     def deny(self, ask_id: int, reason: str) -> None:
-        """Report that an ask was denied."""
         asked = self.get(ask_id)
         if not self._done(asked):
             return

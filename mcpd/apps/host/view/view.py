@@ -374,7 +374,6 @@ class View:
         self._flush()
 
     def set_tools(self, tools: Iterable[Tool]) -> None:
-        """Set the listed tools of the server of the View."""
         self._view_state.tools = {tool.name: tool for tool in tools}
 
     def list_changed(self, kind: ListKind) -> None:
@@ -423,10 +422,7 @@ class View:
         return self._view_state.model_context
 
     def take_model_context(self) -> ModelContextUpdate | None:
-        """Return the context for the next turn of the model, if the View has given one since the last call.
-
-        Spec: "If multiple updates are received before the next user message, Host SHOULD only send the last".
-        """
+        # Spec: "If multiple updates are received before the next user message, Host SHOULD only send the last".
         return self._incoming.take_model_context()
 
     # ------------------------------------------------------------------------ requests of the host
@@ -441,10 +437,7 @@ class View:
         return self._outgoing.tools.tools
 
     def list_app_tools(self, now: float) -> None:
-        """Request the tools of the View. An AppToolsListed follows, or a Finding with the reason.
-
-        Raises LocalProtocolError if the View declared no tools.
-        """
+        """Request the tools of the View: an AppToolsListed or a Finding follows. Raises LocalProtocolError."""
         self._outgoing.list_tools(now)
 
     def call_app_tool(self, tool: str, arguments: Mapping[str, Any], now: float, *, confirmed: bool = False) -> str:

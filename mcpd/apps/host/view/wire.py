@@ -74,7 +74,6 @@ class ViewOutput:
         self.find(rule_of(error), error.message, method)
 
     def find(self, rule: str, text: str, method: str = "", *, refused: bool = True) -> None:
-        """Add a finding about something that the View should not have done."""
         finding = Finding(rule, text[:300], method[:100], refused)
         verb = "refused" if refused else "noted"
         self.log(logging.WARNING, f"{verb} %s: %s", printable(finding.method), printable(finding.text))
@@ -91,9 +90,7 @@ class MessageReader:
         self._next_flood_finding = float("-inf")
 
     def read(self, data: bytes | str) -> Request | Notification | Response | Failure:
-        """Return the message. Raises ParseError, FrameTooLarge or InvalidRequest, with the id of the message if it is
-        readable.
-        """
+        """Return the message. Raises ProtocolError, with the id of the message if it is readable."""
         limit = self._limits.message_bytes
         try:
             if isinstance(data, str):

@@ -388,9 +388,7 @@ class _Brackets:
         self._left = _MAX_SIGNS
 
     def closed(self, text: str, start: int) -> int:
-        """Return the position after the bracket that closes the one at `start`, or after `start` without one
-        nearby.
-        """
+        # Without a closing bracket nearby, the position after the opening one is returned.
         depth = 0
         at, limit = start, min(len(text), start + _MAX_TAG)
         while self._left > 0 and (found := _SIGN.search(text, at, limit)) is not None:

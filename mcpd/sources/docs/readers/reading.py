@@ -47,7 +47,7 @@ class ReaderProcess:
     """The child process, started with the first file. Thread-safe; one file is read at a time."""
 
     def __init__(self, seconds: float) -> None:
-        """`seconds` is the time limit for one file."""
+        # `seconds` is the time limit for one file.
         self._seconds = seconds
         self._lock = threading.Lock()
         self._process: ChildProcess | None = None
@@ -146,11 +146,7 @@ _READERS: dict[Kind, Callable[[str, bytes], Page]] = {
 
 
 def read_page(path: str, data: bytes, *, process: ReaderProcess | None = None) -> Page:
-    """Return the page of a file. `path` is relative to the folder, with `/`.
-
-    HTML, reStructuredText and PDF are read in `process`, or in a new process with a limit of ten seconds.
-    Raises UnreadablePage, with the reason, if the file cannot be read.
-    """
+    """Return the page of a file; `path` is relative to the folder. Raises UnreadablePage with the reason."""
     kind = kind_of(path)
     if kind in ISOLATED_KINDS:
         if process is not None:

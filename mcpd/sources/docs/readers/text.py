@@ -15,9 +15,7 @@ _MAX_CONTROLS = 1 / 200  # a fraction of the characters; terminal recordings hav
 
 
 def decoded(data: bytes) -> str:
-    """Return the text of a file in UTF-8, UTF-16 or Latin-1, with `\\n` as newline. Raises UnreadablePage if it is
-    binary.
-    """
+    """Return a text in UTF-8, UTF-16 or Latin-1 with `\\n` as newline. Raises UnreadablePage if it is binary."""
     if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         text = data.decode("utf-16", "replace")
     elif b"\0" in data:
