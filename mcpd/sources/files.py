@@ -29,8 +29,8 @@ MAX_LOGGED = 50
 # Exempts these messages from the rate limit of the log: there are few, and each names a different file.
 _ONCE = {"mcpd_told_once": True}
 
+# Changes in further folders are not noticed.
 MAX_FOLDERS = 2000
-"""How many folders are watched. Changes in further folders are not noticed."""
 _MAX_NAMES = 20_000
 _NOT_WATCHED = frozenset(("__pycache__", "__pypackages__", "node_modules", "site-packages", "venv", "env"))
 
@@ -225,7 +225,7 @@ def served_status(path: str, folder: str) -> os.stat_result | str:
 
 
 def escaped(part: str) -> str:
-    """Escape a file name as a path segment (RFC 3986 section 3.3), byte by byte if it is not UTF-8."""
+    # RFC 3986 section 3.3, byte by byte if the name is not UTF-8.
     return quote(os.fsencode(part), safe="")
 
 

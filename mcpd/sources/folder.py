@@ -93,7 +93,7 @@ class Folder:
 
     @property
     def docs_folder(self) -> str:
-        """The path of the documents, whether it exists or not. It may be the folder itself or lie outside it."""
+        # The folder may be the root itself, lie outside it, or not exist.
         return self._folder("docs")
 
     def refresh(self, changed: Iterable[str] | None = None) -> None:

@@ -35,10 +35,10 @@ class ServerFolder(Struct, frozen=True):
     """The absolute path."""
     file: str = ""
     """The path of the configuration file, or ""."""
+    # Code is imported only if the folder was named, or has a configuration file (D9).
     is_trusted: bool = True
-    """Whether its code may be imported: the folder was named, or it has a configuration file (D9)."""
+    # A configuration file that was ignored because it belongs to another user.
     ignored_file: str = ""
-    """A configuration file that was ignored because it belongs to another user."""
 
 
 def folder_at(folder: str) -> ServerFolder:

@@ -281,7 +281,7 @@ class _PlainNames:
         self._given: set[str] = set()
 
     def forget(self) -> None:
-        """Remove the plain names from `sys.modules`, so that another folder can use them."""
+        # Another folder may use the same plain names.
         while self._given:
             name = self._given.pop()
             module = sys.modules.get(name)

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from mcpd.protocol.types.interaction import Completion
 
 MAX_BYTES = 1024 * 1024
-"""The largest prompt file that is served, in bytes."""
 
 _ROLE = r"[ \t]*<!--[ \t]*(user|assistant)[ \t]*-->[ \t]*"
 _GAP = r"\{\{\s*([A-Za-z_][A-Za-z0-9_-]*)\s*\}\}"

@@ -72,7 +72,7 @@ def media_type(suffix: str) -> str | None:
 
 
 def is_text_type(kind: str | None) -> bool:
-    """Return whether files of this type are text. Files of an unknown type may be."""
+    # Files of an unknown type may be text.
     if kind is None or kind.startswith("text/") or kind.removeprefix("application/") in _TEXT:
         return True
     return kind.endswith(("+json", "+xml", "+yaml"))

@@ -43,7 +43,6 @@ from .resources import Origin, file_contents, media_type
 from .tables import SKILL_PREFIX, SkillsTable
 
 MAX_DESCRIPTION = 1024
-"""The largest description of a skill, in characters."""
 
 _MAX_COMPATIBILITY = 500
 
@@ -175,7 +174,7 @@ class FolderSkill:
         self._lock = threading.Lock()
 
     def describe(self) -> Skill | None:
-        """Return the skill with current digests, or None if it is no longer valid. Only changed files are read."""
+        # Only changed files are read. None means that the skill is no longer valid.
         with self._lock:
             try:
                 found = {file.key: digest for file in self.files if (digest := self._digest(file)) is not None}

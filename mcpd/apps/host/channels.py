@@ -184,7 +184,6 @@ MAX_USED_ADDRESSES = 1024
 
 
 PrepareView: TypeAlias = Callable[..., Awaitable[ShownView]]
-"""`Host.prepare_view`."""
 
 
 class Relay:

@@ -112,8 +112,8 @@ def _html(uri: str, item: Mapping[str, Any]) -> str:
 
 Profile: TypeAlias = Literal["strict", "compat", "opaque"]
 
+# Without allow-forms no submit event occurs; the policy blocks the sending.
 OUTER_TOKENS: Final = ("allow-scripts", "allow-same-origin", "allow-forms")
-"""The sandbox of the frame of the proxy. Without allow-forms no submit event occurs; the policy blocks the sending."""
 
 INNER_TOKENS: Final[dict[Profile, tuple[str, ...]]] = {
     "strict": OUTER_TOKENS,

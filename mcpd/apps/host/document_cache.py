@@ -33,8 +33,8 @@ log = logging.getLogger("mcpd.host")
 MAX_CONCURRENT_READS = 8
 
 MAX_KEPT = 64
+# For all cached documents together. The least recently used are removed.
 MAX_KEPT_CHARACTERS = 64 * 1024 * 1024
-"""For all cached documents together. The least recently used are removed."""
 
 
 class _Reading(Wire, kw_only=True):

@@ -190,10 +190,10 @@ def _decode_params(params_type: type[Struct], request: Request) -> Any:
         raise InvalidParams(f"Invalid params: {explain(error)}") from None
 
 
+# A message of the page may contain one of a View, or an answer that the user wrote instead of a model.
 MAX_FRAME_BYTES = 64 * 1024 * 1024
-"""For a message of the page, which may contain one of a View, or an answer that the user wrote instead of a model."""
+# Room for all cookies that a browser stores for one site: a View may set them, and the page must still load.
 MAX_HEAD_BYTES = 1024 * 1024
-"""Room for all cookies that a browser stores for one site: a View may set them, and the page must still load."""
 
 
 class Front:

@@ -34,16 +34,15 @@ from .violations import explain_stopped, explain_violation, read_report
 
 log = logging.getLogger("mcpd.preview")
 
+# The proxy drops messages of Views whose methods begin like its own.
 RESERVED = "ui/notifications/sandbox-"
-"""The beginning of the methods of the proxy. It drops messages of Views that begin with this."""
 GUEST_GONE = f"{RESERVED}guest-gone"
 """Sent by the proxy when its frame contains something else than the View."""
 
 FAILED_RESULT = {"content": [{"type": "text", "text": "The tool failed (mcpd preview: errorResult)"}], "isError": True}
-"""The result with the quirk `error_result`."""
 
+# As in ChatGPT, without functions.
 OPENAI = {"theme": "light", "locale": "en", "displayMode": "inline", "toolInput": None, "toolOutput": None}
-"""`window.openai` with the quirk `openai_global`: as in ChatGPT, without functions."""
 
 
 # ------------------------------------------------------------------------------------------ quirks

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from playwright.async_api import Browser, Page
 
 VARIABLE: Final = "MCPD_CHROMIUM"
-"""The environment variable that names the browser."""
 
 HOW_TO_GET_ONE: Final = (
     f"install one (apt-get install chromium, or Google Chrome), or python -m playwright install chromium, or name "

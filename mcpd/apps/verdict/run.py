@@ -61,7 +61,6 @@ QUIRKS: Final = {
     "error-result": (Quirks(error_result=True), "a result with isError"),
     "openai": (Quirks(openai_global=True), "window.openai"),
 }
-"""The quirks of other hosts by the name of their check, with a description."""
 
 # Quirks that are tried together, because none of them hides the effect of another.
 _GROUPS: Final = (

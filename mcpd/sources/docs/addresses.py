@@ -57,7 +57,7 @@ class Addresses(Struct, frozen=True):
 
 
 def quoted(text: str, safe: str = "/") -> str:
-    """Escape a text for a URI (RFC 3986 section 2.1), except for the characters in `safe`."""
+    # RFC 3986 section 2.1. A name that is not UTF-8 keeps its bytes.
     return quote(text.encode("utf-8", "surrogateescape"), safe)
 
 
@@ -82,7 +82,7 @@ class PageHead(Struct, frozen=True):
 
 
 def page_head(folder: str, path: str) -> PageHead:
-    """Return what the first lines of a file say. Lists use it, so that they need not wait for the index."""
+    # Lists use the first lines, so that they need not wait for the index.
     read = _READERS.get(kind_of(path))
     if read is None:
         return PageHead()

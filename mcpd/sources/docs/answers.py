@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     from .library import Library
     from .page import Heading, Page, PageInfo, Progress
 
+# Characters of pages in one result. The rest is available with the next cursor.
 MAX_CHARS = 20_000
-"""How many characters of pages one result has. The rest is available with the next cursor."""
 
 # The name of the section for pages that are in no section.
 _TOP_SECTION = "."

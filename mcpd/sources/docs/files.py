@@ -40,7 +40,7 @@ class Tree(Struct, frozen=True):
 
 
 def scan(folder: str, settings: DocsSettings, is_cancelled: Callable[[], bool] = lambda: False) -> Tree:
-    """Return the documents of a folder. A folder that cannot be read is left out; nothing is raised."""
+    # A folder that cannot be read is left out, and nothing is raised.
     found: dict[str, File] = {}
     left_out: list[LeftOut] = []
     is_excluded = _excluded(settings)

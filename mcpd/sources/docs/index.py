@@ -60,7 +60,7 @@ class Store:
 
     @contextlib.contextmanager
     def change(self) -> Iterator[sqlite3.Connection]:
-        """Start a write transaction. If it changes anything, the generation changes."""
+        # A change of the generation ends the validity of cursors.
         with self.writing:
             connection = self.writer
             connection.execute("BEGIN IMMEDIATE")
@@ -77,7 +77,7 @@ class Store:
 
     @contextlib.contextmanager
     def read(self) -> Iterator[sqlite3.Connection]:
-        """Start a read transaction, which sees one state of the index."""
+        # All statements of the block see one state of the index.
         with self.reading:
             if self.is_in_memory:
                 yield self.reader
@@ -179,15 +179,15 @@ def _delete(cache: str) -> None:
 
 
 def is_broken(error: sqlite3.DatabaseError) -> bool:
-    """Return whether the file is damaged, so that a new file helps, and not just busy, full or read-only."""
+    # Only a damaged file is deleted: a new one does not help if it is busy, full or read-only.
     if isinstance(error, (sqlite3.OperationalError, sqlite3.ProgrammingError, sqlite3.NotSupportedError)):
         text = str(error)
         return "no such" in text or "malformed" in text or "has no column" in text
     return True
 
 
+# The last chunk of a page contains the rest.
 MAX_CHUNKS = 4096
-"""How many chunks a page has at most. The last one contains the rest."""
 
 _MAX_CHARACTERS = 12_000
 _CJK = re.compile(r"([\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff])")
@@ -248,14 +248,14 @@ def _add(found: list[Chunk], chunk: Chunk) -> None:
 
 
 def indexed(text: str) -> str:
-    """Return a text for the index, with spaces between characters of scripts that are written without spaces."""
+    # Some scripts have no spaces between words, so that each of their characters counts as a word.
     return text if text.isascii() else _CJK.sub(r" \1 ", text)
 
 
+# The rowid of a chunk is the file's id shifted by this many bits, plus its position.
 CHUNK_BITS = 12
-"""The rowid of a chunk is the file's id shifted by this many bits, plus its position."""
+# The id of a code block is the chunk's id shifted by this many bits, plus its position.
 CODE_BITS = 10
-"""The id of a code block is the chunk's id shifted by this many bits, plus its position."""
 
 _COLUMNS = "path, size, modified_ns, hash, folder, kind, problem, title, section, description, place"
 
@@ -264,7 +264,7 @@ IndexedFile = tuple[int, int, int, bytes | None]
 
 
 def known_files(connection: sqlite3.Connection, paths: Iterable[str] | None = None) -> dict[str, IndexedFile]:
-    """Return the indexed files by path, all or only these. Files without a hash could not be read."""
+    # Files without a hash could not be read.
     sql = "SELECT path, id, size, modified_ns, hash FROM files"
     if paths is None:
         rows = connection.execute(sql).fetchall()

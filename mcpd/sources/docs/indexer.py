@@ -145,7 +145,7 @@ class Indexer:
         self._idle.set()
 
     def broken(self, error: sqlite3.Error) -> None:
-        """Handle an error of a search: create the index again if it is damaged, and scan the folder."""
+        # Only a damaged index is created again. In any case the folder is scanned.
         if isinstance(error, sqlite3.DatabaseError) and is_broken(error):
             self._broken = error
         self.refresh(None)

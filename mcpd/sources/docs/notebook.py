@@ -119,8 +119,8 @@ IMAGES: Final = ("image/png", "image/jpeg", "image/gif", "image/webp", "image/sv
 
 MAX_TEXT: Final = 60_000
 MAX_HTML: Final = 400_000
+# In base64. The View receives a cell in one message, and hosts limit messages to a few megabytes.
 MAX_IMAGE: Final = 2_000_000
-"""The size in base64. The View receives a cell in one message, and hosts limit messages to a few megabytes."""
 
 # Keys in nbformat 2 and 3.
 _OLD_NAMES: Final = {
@@ -136,7 +136,7 @@ _OLD_NAMES: Final = {
 
 
 def output_of(given: object) -> Output:
-    """Convert one output of a code cell, choosing the most expressive form that can be shown without running code."""
+    # An output may have several forms; the most expressive one that can be shown without running code is chosen.
     if not isinstance(given, dict):
         return OmittedOutput("an output that is not an object")
     kind = given.get("output_type")

@@ -253,7 +253,6 @@ def _parser() -> MarkdownIt | None:
 
 
 MAX_CHARS: Final = 24_000
-"""Characters of one result."""
 
 _MAX_OUTPUT: Final = 2_000
 _CODES: Final = r"\x1b(?:\[[0-9;:?]{0,60}[A-Za-z]|\][^\x07\x1b]{0,4000}(?:\x07|\x1b\\))|[\x00-\x08\x0b-\x1f\x7f]"

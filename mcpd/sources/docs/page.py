@@ -11,7 +11,6 @@ from mcpd.errors import McpdError
 from mcpd.protocol.printable import printable
 
 Kind = Literal["markdown", "mdx", "rst", "html", "text", "notebook", "pdf"]
-"""The format of a document."""
 
 
 class UnreadablePage(McpdError):
@@ -38,7 +37,6 @@ class CodeBlock(Struct, frozen=True):
     before: str
     """The line of text that introduces it; may be empty."""
     start: int
-    """Its position in the text of the page."""
 
 
 class Page(Struct, frozen=True):
@@ -61,7 +59,6 @@ class Page(Struct, frozen=True):
 
 
 NO_ORDER = 1_000_000
-"""The order of pages without one."""
 
 _KINDS: dict[str, Kind] = {
     ".md": "markdown", ".markdown": "markdown", ".mdown": "markdown", ".mkd": "markdown",
@@ -111,7 +108,7 @@ def folder_of(path: str) -> str:
 
 
 def order_of(path: str) -> int:
-    """Return the number at the beginning of a file name. An index page comes first."""
+    # An index page comes first.
     name = path.rsplit("/", 1)[-1]
     found = _NUMBER.match(name)
     if found:
@@ -194,7 +191,6 @@ class PageInfo(Struct, frozen=True):
     section: str
     description: str
     mime_type: str
-    """The MIME type of its text: text/markdown or text/plain."""
     kind: Kind
     size: int
     """In bytes."""
@@ -275,12 +271,9 @@ class DocsSettings(Struct, frozen=True, kw_only=True):
     exclude: tuple[str, ...] = ()
     """Patterns of files to leave out, such as `"*.bak"` or `"drafts/*"`."""
     max_files: int = 50_000
-    """The largest number of documents."""
     max_bytes: int = 4 * 1024 * 1024
     """The largest file in bytes; PDF files may be four times as large."""
     max_depth: int = 24
-    """The largest depth of folders."""
     seconds_per_file: float = 10.0
-    """The time limit for reading one file."""
     search_wait: float = 3.0
     """How many seconds a search waits for pages that are not indexed yet."""

@@ -34,7 +34,6 @@ UI_NAME: Final = "docs-reader"
 """The value of the option `ui` for the tools of the library."""
 
 TOOL_NAME: Final = "show_docs"
-"""The name of the reader's tool."""
 
 
 class ReaderParts:

@@ -64,7 +64,6 @@ def _joined(base: str, address: str) -> str:
 
 
 MAX_CHARACTERS = 400_000
-"""How many characters of a page are rendered."""
 
 _IMAGE = re.compile(r"data:image/(?:png|gif|jpeg|webp);base64,[A-Za-z0-9+/=\s]+$")
 _TAG = re.compile(r"<!--.*?(?:-->|\Z)|<[/!?]?[A-Za-z][^<>]*>?", re.DOTALL)
@@ -181,10 +180,9 @@ _RULES = {
 }
 
 MAX_BYTES = 4 * 1024 * 1024
-"""The largest image that is served, in bytes."""
 
+# Bytes of the images of one page. Further images are replaced by their alternative text.
 MAX_SHOWN_BYTES = 1024 * 1024
-"""How many bytes of images one page embeds. Further images are replaced by their alternative text."""
 
 
 def read_image(folder: str, path: str, settings: DocsSettings, limit: int = MAX_BYTES) -> tuple[bytes, str]:

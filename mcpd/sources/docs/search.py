@@ -350,7 +350,7 @@ _MAX_ENTRY = 4000
 
 
 def entry_result(state: State, section: str | None, *, name: str, limit: int) -> EntryResult:
-    """Return descriptions of a name: pages and headings of that name, then list items, then longer headings."""
+    # Pages and headings of that name come first, then list items, then longer headings.
     limit = max(1, min(limit, MAX_LIMIT))
     connection = state.connection
     words = words_of(storable(name[:MAX_CHARACTERS]))

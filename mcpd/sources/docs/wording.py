@@ -88,7 +88,6 @@ ARGUMENTS: dict[Doing, tuple[Argument, ...]] = {
         Argument("limit", _Limit, "How many places to return.", default=3),
     ),
 }
-"""The arguments of each operation in order."""
 
 _NAMES: dict[Doing, tuple[str, str, str]] = {
     "search": (

@@ -14,7 +14,6 @@ from mcpd.sources.docs.readers.markdown import plain_text
 from .index import indexed
 
 MAX_CHARACTERS = 1000
-"""How many characters of a query are used."""
 
 _MAX_TERMS = 24
 _TOKEN = re.compile(r"\"([^\"]{1,300})\"|[“„”]([^“„”]{1,300})[“”]|(\w+(?:[-._/:@+#~\\]+\w+)*)(\*?)")
@@ -48,7 +47,7 @@ class Term(Struct, frozen=True):
 
 
 def storable(text: str) -> str:
-    """Replace unpaired surrogates, which JSON may contain and SQLite does not accept."""
+    # JSON may contain unpaired surrogates, which SQLite does not accept.
     return text.encode("utf-8", "replace").decode("utf-8")
 
 
@@ -58,7 +57,7 @@ def words_of(text: str) -> tuple[str, ...]:
 
 
 def parsed(query: str) -> list[Term]:
-    """Return the terms of a query. Very common English words are left out if there are others."""
+    # Very common English words are left out if there are others.
     found: dict[str, Term] = {}
     stops: dict[str, Term] = {}
     text = _SHORTENED.sub("", storable(query[:MAX_CHARACTERS]).replace("\0", " "))

@@ -78,8 +78,8 @@ def rule_of(error: ProtocolError) -> str:
 
 MAX_LINK_CHARS: Final = 8192
 MAX_NAME_CHARS: Final = 120
+# File systems allow 255. The rest is for the numbers of files with the same name.
 MAX_NAME_BYTES: Final = 240
-"""File systems allow 255. The rest is for the numbers of files with the same name."""
 
 
 class ViewLimits(Struct, frozen=True, kw_only=True):
@@ -105,6 +105,7 @@ _EVERY_MODALITY: Final = Modalities(
     structured_content=Empty(),
 )
 
+# All but `sampling`, which needs a model, and `sandbox`, which differs for each View.
 DEFAULT_CAPABILITIES: Final = HostCapabilities(
     open_links=Empty(),
     download_file=Empty(),
@@ -114,7 +115,6 @@ DEFAULT_CAPABILITIES: Final = HostCapabilities(
     update_model_context=_EVERY_MODALITY,
     message=Modalities(text=Empty(), image=Empty(), audio=Empty(), resource=Empty(), resource_link=Empty()),
 )
-"""All capabilities but `sampling`, which needs a model, and `sandbox`, which differs for each View."""
 
 
 class ViewSettings(Struct, frozen=True, kw_only=True):

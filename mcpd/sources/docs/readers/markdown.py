@@ -75,7 +75,7 @@ class Lines(Struct):
 
 
 def scan_lines(text: str, *, is_mdx: bool = False) -> Lines:
-    """Return the headings, fences and comments of a text. MDX has no indented code."""
+    # MDX has no indented code.
     found = Lines([], [], [])
     whole = "\n" + text
     at = floor = marks = 0
@@ -178,14 +178,14 @@ def _without_emphasis(text: str) -> str:
 
 
 def fenced(text: str, info: str) -> str:
-    """Return a code block. Its fence is longer than any run of backquotes in the text."""
+    # The fence is longer than any run of backquotes in the text.
     longest = max(map(len, re.findall(r"`{3,}", text)), default=2)
     fence = "`" * (longest + 1)
     return f"{fence}{info}\n{text}\n{fence}"
 
 
 def slug(title: str) -> str:
-    """Return the anchor of a heading, as on GitHub and in most site generators."""
+    # As on GitHub and in most site generators.
     return _NOT_IN_SLUG.sub("", title.strip().lower()).replace(" ", "-")
 
 

@@ -27,7 +27,6 @@ from .markdown import markdown_page, read_markdown, read_mdx
 from .text import decoded, read_pdf, read_text
 
 ISOLATED_KINDS: frozenset[Kind] = frozenset(("html", "rst", "pdf"))
-"""The formats that are read in a child process."""
 
 _MAX_ANSWER = 256 * 1024 * 1024
 _PACKAGE = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", "..", "..", ".."))
@@ -80,7 +79,7 @@ class ReaderProcess:
                 self._end(self._process)
 
     def close(self) -> None:
-        """End the process for good, even while it reads a file. May be called from any thread."""
+        # Any thread may call it, even while a file is read.
         self._is_closed = True
         process = self._process
         if process is not None:
