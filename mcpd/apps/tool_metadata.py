@@ -94,6 +94,7 @@ def tool_problems(meta: Mapping[str, Any] | None) -> Iterator[ToolProblem]:
     elif flat is not None and nested != flat:
         text = f"names two apps: {nested!r} and, in the older form, {flat!r}; the first is used"
         yield ToolProblem(text, "name one", "APP-S-11")
+
     for name in ("csp", "permissions"):
         if name in ui:
             yield ToolProblem(f"_meta.ui.{name} means nothing on a tool", "write it on the resource", "APP-S-12")

@@ -49,4 +49,5 @@ def apps_of(server: Server, folder: str, report: Report, before: Mapping[str, Fo
                 report.error(file.path, loaded.text)
         if page is not None:
             found[file.path] = page
+
     return found

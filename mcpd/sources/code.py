@@ -128,6 +128,7 @@ class FolderCode:
                     report.error(file.path, text, line)
                     continue
                 found[entry.key], places[entry.key] = entry, "/".join(file.parts)
+
         self._good = good
         return list(found.values())
 
@@ -153,6 +154,7 @@ class FolderCode:
         if module is None:
             problems = "; ".join(map(str, report.problems)) or f"{place}: no such file"
             raise ConfigurationError(f"{where}: the lifespan cannot be loaded: {problems}")
+
         found = getattr(module, name, None)
         if found is None:
             raise ConfigurationError(f"{where}: {place} has no function {name}")

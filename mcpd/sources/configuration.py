@@ -205,6 +205,7 @@ def _serve_values(table: Mapping[str, Any], report: Any) -> dict[str, Any]:
             values[key] = _serve_value(option, kind, given)
         except ValueError as error:
             report(("serve", key), f"serve.{key}: {error}, not {printable(given, 60)}")
+
     return values
 
 
@@ -215,6 +216,7 @@ def _serve_value(option: Option, kind: Any, given: Any) -> Any:
         if isinstance(given, bool):
             return given
         raise ValueError("expected true or false")
+
     if option.choices:
         if given in option.choices:
             return given
@@ -225,6 +227,7 @@ def _serve_value(option: Option, kind: Any, given: Any) -> Any:
         if is_number and given >= 0:
             return float(given)
         raise ValueError("expected a number of seconds")
+
     if int in kinds:
         if option.is_size and isinstance(given, str):
             return parse_size(given)
@@ -236,6 +239,7 @@ def _serve_value(option: Option, kind: Any, given: Any) -> Any:
         if isinstance(given, list) and all(isinstance(item, str) for item in given):
             return tuple(given)
         raise ValueError("expected a list of strings")
+
     if isinstance(given, str):
         return given
     raise ValueError("expected a string")
@@ -267,6 +271,7 @@ def line_of(text: str, path: Sequence[str]) -> int | None:
             quotes = next((mark for mark in ('"""', "'''") if line.count(mark) % 2), "")
         if len(found) > length and found == wanted[: len(found)]:
             best, length = number, len(found)
+
     return best
 
 

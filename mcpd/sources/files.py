@@ -149,6 +149,7 @@ def files_of(folder: str, report: Report, *, limit: int, is_wanted: Callable[[st
             report.error(folder, f"has more than {limit} files; the first {limit} are served")
             break
         found.append(File(entry.path, tuple(path.split("/")), status.st_size, status.st_mtime_ns))
+
     return found
 
 
@@ -248,6 +249,7 @@ def folders_below(roots: Iterable[str], limit: int = MAX_FOLDERS) -> list[str]:
             if path not in known and len(found) < limit:
                 known.add(path)
                 found.append(path)
+
     return found[:limit]
 
 

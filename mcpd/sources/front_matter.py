@@ -180,6 +180,7 @@ def _parsed(head: str) -> dict[str, Any]:
             while not isinstance(item := next(events), yaml.SequenceEndEvent):
                 items.append(value(item, depth + 1))
             return items
+
         members: dict[str, Any] = {}
         while not isinstance(key := next(events), yaml.MappingEndEvent):
             if not isinstance(key, yaml.ScalarEvent):

@@ -83,6 +83,7 @@ def tool_functions(module: ModuleType, path: str, report: Report) -> list[ToolFu
                 report.warning(path, f"{name}: {names}, so it is not a tool; {advice}", line)
                 continue
         found.append(ToolFunction(name, function, line, options or {}))
+
     return sorted(found, key=lambda tool: tool.line)
 
 
@@ -119,6 +120,7 @@ def _untyped(function: Any) -> list[str]:
         slots = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):
         return []
+
     return [
         slot.name
         for slot in slots

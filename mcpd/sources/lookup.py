@@ -69,6 +69,7 @@ def folder_here(*, has_demo: bool = True) -> ServerFolder | None:
         which += ", or . for this folder" if is_folder else ""
         demo = ", or write --demo for the demo server of mcpd" if has_demo else ""
         raise ConfigurationError(f"no server was named; name {printable(which)}{demo}")
+
     return ServerFolder(here, is_trusted=False, ignored_file=others) if is_folder else None
 
 

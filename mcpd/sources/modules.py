@@ -94,10 +94,12 @@ class FolderPackage:
             text = f"its import took longer than {seconds:g} seconds; {instead}"
             report.error(path, f"{text} (increase tools.import-timeout in mcpd.toml to allow more)", line)
             return None
+
         if work.error is not None:
             line, text = _describe_error(work.error, path, self.root)
             report.error(path, f"{text}; {instead}", line)
             return None
+
         if work.module is not None and (problem := spawn_problem(work.module, _REMEDY)):
             report.warning(path, problem)
         return work.module

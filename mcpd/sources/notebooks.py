@@ -129,10 +129,12 @@ class Notebooks:
             data = read_within(file.path, file.folder, MAX_BYTES + 1)
         except OSError as error:
             raise ToolError(f"{file.name} cannot be read: {error.strerror}") from None
+
         if len(data) > MAX_BYTES:
             raise ToolError(
                 f"{file.name} is larger than {MAX_BYTES} bytes and cannot be shown; clear the outputs of its cells"
             )
+
         try:
             return file, read_notebook(data)
         except UnreadableNotebook as error:

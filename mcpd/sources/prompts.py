@@ -87,6 +87,7 @@ class FilePrompt(Stamped, PromptEntry):
             known = [_as_text(choice) for choice in argument.choices]
             if known and given is not None and given not in known:
                 raise InvalidParams(f"{name}: expected one of {', '.join(known)}, not {printable(given, 60)}")
+
         for name in arguments:
             if name not in values:
                 there = ", ".join(values) or "none"
@@ -135,6 +136,7 @@ def _prompt(file: File, folder: str, report: Report) -> FilePrompt:
         raise FrontMatterError(
             1, f"{name[:80]!r} is not a valid prompt name: use 1 to 128 letters, digits, '_', '-' and '.'"
         )
+
     messages = _messages(body)
     if not messages:
         raise FrontMatterError(first_line, "has no text; write the prompt below its front matter")
@@ -148,11 +150,13 @@ def _prompt(file: File, folder: str, report: Report) -> FilePrompt:
                 line,
                 f"{{{{{gap[1]}}}}} is not an argument; its front matter has {', '.join(arguments) or 'no arguments'}",
             )
+
     for one in arguments:
         if one not in used:
             report.warning(
                 file.path, f"its argument {one} is not used in its text; write {{{{{one}}}}} where its value belongs"
             )
+
     listed = Prompt(
         name=name,
         title=head.title,

@@ -26,6 +26,7 @@ def write_folder(folder: str) -> list[str]:
     if there:
         path = printable(os.path.join(folder, there[0]))
         raise ConfigurationError(f"{path} already exists, so nothing was written; name another folder")
+
     try:
         for path, content in files.items():
             whole = os.path.join(folder, path)
@@ -34,6 +35,7 @@ def write_folder(folder: str) -> list[str]:
                 file.write(content)
     except OSError as error:
         raise ConfigurationError(f"{printable(error.filename or folder)} cannot be written: {error.strerror}") from None
+
     return list(files)
 
 

@@ -83,6 +83,7 @@ def read_head(data: bytes, folder: str) -> SkillHead:
     elif len(description) > MAX_DESCRIPTION:
         key = "description"
         problem = f"its description has {len(description)} characters; {MAX_DESCRIPTION} are allowed"
+
     if problem:
         raise FrontMatterError(_line(lines, key), problem)
     return SkillHead(members, tuple(_warnings(members)))
@@ -103,6 +104,7 @@ def _warnings(members: dict[str, Any]) -> list[str]:
     for key in metadata if isinstance(metadata, dict) else ():
         if key.startswith(META):
             found.append(f"{key} in its metadata is reserved for the protocol and has no meaning there")
+
     return found
 
 
@@ -197,6 +199,7 @@ class FolderSkill:
             data = read_within(path, self._folder, MOST_TOTAL_BYTES + 1)
         except OSError:
             return None
+
         if len(data) > MOST_TOTAL_BYTES:
             return None
         found = self._digests[file.key] = _Digest(stamp, f"sha256:{hashlib.sha256(data).hexdigest()}", len(data))
@@ -232,6 +235,7 @@ def skills_of(folder: str, table: SkillsTable, report: Report) -> list[ResourceE
         if root.parts[-1] != FILE:
             report.warning(root.path, f"is not a skill: its name is {root.parts[-1]}, not {FILE}")
             continue
+
         try:
             files = _files(root, is_excluded, report)
             skill = None if files is None else _skill(folder, root, table.prefix)
@@ -244,6 +248,7 @@ def skills_of(folder: str, table: SkillsTable, report: Report) -> list[ResourceE
         if skill is not None and files is not None:
             skills.append(skill)
             _put(skill, files, found, folder, report)
+
     _report_other_folders(folder, roots, report)
     return list(found.values())
 
@@ -321,6 +326,7 @@ def _put(skill: FolderSkill, files: list[File], found: dict[str, SkillFile], fol
             title = printable("/".join(file.parts), 1000)
             found[key] = SkillFile(key, origin, title, skill if is_root else None)
         skill.files.append(found[key])
+
     for warning in skill.head.warnings:
         report.warning(root.path, warning)
 
@@ -333,6 +339,7 @@ def _report_other_folders(folder: str, roots: list[File], report: Report) -> Non
             found = sorted((entry for entry in entries if entry.is_dir()), key=lambda entry: entry.name)
     except OSError:
         return  # `files_of` has reported it
+
     for entry in found[:100]:
         if entry.name in known or entry.name.startswith((".", "__")) or entry.name == "node_modules":
             continue

@@ -205,6 +205,7 @@ class Relay:
         if scheme not in ("http", "https") or not found or not place or any(char in place for char in "/?#, *"):
             text = f"origin {origin!r}: write scheme://host:port of the page, e.g. http://localhost:8000"
             raise ConfigurationError(text)
+
         guard = Guard(Access(hosts=tuple(hosts)), self._address.host)
         self._prepare_view = prepare_view
         self._endpoint = _ViewEndpoint(guard, limits or WebSocketLimits(), origin.lower())

@@ -86,6 +86,7 @@ class DocumentCache:
                 self._client.faults.log(logging.WARNING, "a view cannot be shown: %s", printable(document, 2000))
             else:
                 raise document
+
         return documents
 
     def _remove_oldest(self) -> None:

@@ -345,10 +345,12 @@ class Host:
         except BaseException:
             view.lost("the channel could not be used")
             raise
+
         if pump is not None:
             self._pumps[view.id] = pump
             if view.is_over:
                 self._on_leave(view)
+
         return view
 
     async def prepare_view(
@@ -470,6 +472,7 @@ class Host:
             except Exception as error:
                 text = "the tools of the server have changed and cannot be listed; the old list is used: %s"
                 faults.log(logging.WARNING, text, printable(error))
+
             try:
                 await self._announce("tools")
             except Exception as error:

@@ -333,6 +333,7 @@ class ShownView:
             machine.deny(ask_id, error.message)
         elif error is not None:
             machine.fail(ask_id, error if isinstance(error, Exception) else InternalError())
+
         self._turn()
 
     def progress(self, ask_id: int, progress: float, total: float | None, message: str | None) -> None:

@@ -124,6 +124,7 @@ class PartialArguments:
             if reason.startswith("EOF while parsing a value"):
                 # The complete digits of a number remain.
                 data = data.rstrip(b"+-.eE")
+
             return _from_json(data, "trailing-strings")
 
     def _break(self, reason: str) -> None:
@@ -273,6 +274,7 @@ class ToolCall:
             apply(lambda machine: machine.tool_input(arguments))
         elif partial is not None:
             apply(lambda machine: machine.partial_input(partial))
+
         if result is not None:
             apply(lambda machine: machine.tool_result(result))
         elif error:

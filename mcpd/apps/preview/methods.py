@@ -155,6 +155,7 @@ class PageRequestHandler:
         if len(self._calls) > MAX_CALLS:
             oldest, _ = self._calls.popitem(last=False)
             self._written.pop(oldest, None)
+
         return call
 
     def _call(self, call_id: str) -> ToolCall:
@@ -288,6 +289,7 @@ async def _read_list(client: Client, method: str, member: str) -> list[Raw]:
         if not isinstance(following, str) or following == cursor:
             break
         cursor = following
+
     return entries
 
 

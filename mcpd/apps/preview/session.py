@@ -202,10 +202,12 @@ class StaleViews:
                 if view.call.view_uri is None:
                     return ""
                 uri = view.call.view_uri
+
             document = await self._host.find_document(uri)
         except McpdError as error:
             log.warning("%s: %s", view.id, printable(error, 1000))
             return ""
+
         if document.digest != view.document.digest:
             return "its document has changed"
         return "" if document == view.document else "the declarations of its document have changed"

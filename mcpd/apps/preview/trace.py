@@ -170,6 +170,7 @@ class Trace:
             entries = [{**_summary(entry), "preview": entry.gist} for entry in found_entries]
         else:
             entries = [self._entry_json(entry, CUT_BYTES, asked) for entry in found_entries]
+
         answer = {"total": len(numbers), "first": first, "entries": entries}
         return {**answer, "header": self._header} if asked.masked and asked.start == 0 else answer
 

@@ -110,6 +110,7 @@ class AppBrowser:
         except BaseException:
             await page.context.close()
             raise
+
         if spied or page.is_closed():
             await page.context.close()
         else:

@@ -78,6 +78,7 @@ class _Generator:
                 made[name] = self.value(whole, name, depth + 1)
             elif given is not None and given[0] is not None:
                 made[name] = given[0]
+
         return made
 
     def _array(self, schema: Mapping[str, Any], name: str, depth: int) -> list[Any]:
@@ -95,11 +96,13 @@ class _Generator:
                 found = target_of(reference, self._root)
                 schema = {**(found if isinstance(found, Mapping) else {}), **made}
                 continue
+
             alternatives = made.pop("anyOf", None) or made.pop("oneOf", None)
             if isinstance(alternatives, Sequence) and alternatives and _given(made) is None:
                 chosen = next((one for one in alternatives if not _is_null(one)), alternatives[0])
                 schema = {**made, **(chosen if isinstance(chosen, Mapping) else {})}
                 continue
+
             if isinstance(parts := made.pop("allOf", None), Sequence) and depth <= _MAX_DEPTH:
                 schema = self._joined(made, parts, depth)
                 continue
@@ -200,6 +203,7 @@ async def call_app_tool(host: Host, app: App, given: Mapping[str, Mapping[str, A
             checked(*_CALL, [finding], ""),
             skipped(*_FALLBACK, "the call failed", ["APP-S-06"]),
         ])  # fmt: skip
+
     ok = f"{tool.name} {'with arguments made from its schema' if is_generated and arguments else 'was called'}"
     return CalledTool(call, arguments, [
         checked(*_CALL, _result_findings(tool, result, is_generated), ok),

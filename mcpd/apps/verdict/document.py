@@ -183,6 +183,7 @@ def _completeness(html: str, document: Document) -> Iterator[Finding]:
     if not document.language:
         advice = 'write <html lang="en">, or the language of the text'
         yield warning("the document has no language for screen readers", advice)
+
     if not document.title:
         yield note("no <title>", "hosts and screen readers may show it")
     if document.policy:
@@ -231,6 +232,7 @@ def _loads(tag: str, name: str, attributes: dict[str, str]) -> bool:
     if tag == "base":
         # A path changes nothing: the app is one file.
         return value.startswith(("http://", "https://", "//"))
+
     if tag == "input" and name == "src":
         return attributes.get("type", "").lower() == "image"
     if name in ("action", "formaction"):

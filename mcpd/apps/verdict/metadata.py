@@ -82,6 +82,7 @@ async def read_apps(client: Client, wanted: Sequence[str] = (), called: Iterable
     for tool in tools:
         if (uri := linked_uri(tool)) is not None:
             apps.setdefault(uri, App(uri=uri, tools=[], listed=listed.get(uri))).tools.append(tool)
+
     for uri, resource in listed.items():
         apps.setdefault(uri, App(uri=uri, tools=[], listed=resource))
     if not apps:
@@ -117,6 +118,7 @@ def _choose(apps: list[App], wanted: Sequence[str]) -> list[App]:
                 f"no app is named {name!r}, and no tool of that name opens one; the apps are {known}"
             )
         found.update({app.uri: app for app in matching})
+
     return list(found.values())
 
 
@@ -145,12 +147,14 @@ def server_checks(server: ServerApps, extensions: Mapping[str, Any] | None) -> l
         if UI not in (extensions or {}):
             text = f"the server does not say that it has {UI}"
             yield note(text, "declare it in capabilities.extensions when the client offers it")
+
         if server.resources_error:
             text = f"resources/list fails: {server.resources_error}"
             yield failure(text, "answer it, if only with an empty list: one host gives up otherwise", "APP-S-09")
         for app in apps:
             if not app.tools:
                 yield warning(f"no tool opens {app.uri}", "name it in a tool's _meta.ui.resourceUri, or remove it")
+
         hidden = [tool.name for tool in server.tools if ui_member(tool.meta).get("visibility") == ["app"]]
         if hidden and not any(app.tools for app in apps):
             yield warning(f"only an app may call {', '.join(hidden)}, and no tool opens one", "give a tool an app")
@@ -220,6 +224,7 @@ def _type_findings(app: App) -> Iterator[Finding]:
     if len(app.contents) != 1:
         text = f"{len(app.contents)} contents under one URI"
         yield warning(text, "send one content: some hosts accept no more", "APP-S-03")
+
     if item.get("uri") != app.uri:
         yield warning(f"the URI of the content is {item.get('uri')!r}", f"write {app.uri!r}", "APP-S-05")
     if not isinstance(item.get("text"), str):
@@ -235,10 +240,12 @@ def _metadata_findings(app: App, ui: Mapping[str, Any]) -> Iterator[Finding]:
         member = meta.get("ui") if isinstance(meta, Mapping) else None
         if member is not None and not isinstance(member, Mapping):
             yield failure(f"_meta.ui of the {where} is {member!r}", "write an object", "APP-S-10")
+
     listed = ui_member(app.listed_meta)
     if listed and ui_member(app.item.get("_meta")) != listed:
         text = "_meta.ui differs between resources/list and resources/read"
         yield warning(text, "send the same in both", "APP-S-10")
+
     for name in sorted(set(ui) - set(_RESOURCE_MEMBERS)):
         yield note(f"hosts do not know _meta.ui.{name}", f"they know {', '.join(_RESOURCE_MEMBERS)}")
     if ui.get("prefersBorder") not in (None, True, False):
@@ -246,6 +253,7 @@ def _metadata_findings(app: App, ui: Mapping[str, Any]) -> Iterator[Finding]:
     if ui.get("domain") is not None:
         text = f"domain is {ui['domain']!r}: a host that expects another format shows nothing"
         yield warning(text, "leave it out", "APP-S-08")
+
     yield from _csp_findings(ui.get("csp"))
 
 
@@ -254,6 +262,7 @@ def _csp_findings(declared: object) -> Iterator[Finding]:
     if isinstance(declared, Mapping):
         for name in sorted(set(declared) - set(SOURCE_KINDS)):
             yield failure(f"csp has no member {name!r}", f"there are {', '.join(SOURCE_KINDS)}", "APP-H-05")
+
     if csp is not None:
         problems = [*problems, *validate_csp(csp)[1]]
     for problem in problems:
@@ -279,6 +288,7 @@ def _permission_findings(ui: Mapping[str, Any]) -> Iterator[Finding]:
         text = f"permissions is {permissions!r}"
         yield failure(text, "write an object with a member {} for each permission", "APP-S-10")
         return
+
     for name in sorted(set(permissions) - set(_PERMISSIONS)):
         yield failure(f"unknown permission {name!r}", f"there are {', '.join(_PERMISSIONS)}", "APP-S-10")
     for name, value in permissions.items():

@@ -40,6 +40,7 @@ def policy_check(trials: Iterable[Trial], granted: UiCsp | None) -> Check:
             text = f"the app shows the browser's refusal: {trial.shown_refusal}"
             finding = failure(text, advice, "APP-V-05")
             found.setdefault(trial.shown_refusal, finding)
+
     return checked("policy", "Nothing is blocked by the policy", found.values(), "nothing", ["APP-X-04", "APP-V-05"])
 
 
@@ -50,6 +51,7 @@ def _violation_finding(violation: Violation, granted: UiCsp | None) -> Finding:
     if violation.is_navigation:
         text = f"the app tries to navigate to {blocked}" if blocked else "the app tries to navigate away"
         return failure(text, refused.advice if refused else "", url=blocked)
+
     if blocked in CODE_ADVICE:
         # Libraries try eval and work without it. One that needs it throws, or shows the refusal.
         text = f"the app tries {blocked}, which strict hosts do not allow ({directive}{place})"
@@ -103,14 +105,17 @@ def start_failure(trial: Trial) -> Finding | None:
     for url, (why, kind) in trial.unloaded.items():
         if kind in _AWAITED_TYPES:
             return _unloaded_finding(url, why, trial.guest_origin)
+
     for violation in trial.violations:
         finding = _violation_finding(violation, trial.view.grant.csp)
         if finding.url and violation.directive.startswith(("script-src", "connect-src")):
             return finding
+
     # The policy of the host reports what it blocks, so this is one of the app's own.
     if trial.own_policy_refusal and not trial.violations:
         advice = "remove the policy from the <meta>: the host sets one from _meta.ui.csp"
         return failure(f"a policy of its own: {trial.own_policy_refusal}", advice)
+
     return next(new_errors(trial), None)
 
 

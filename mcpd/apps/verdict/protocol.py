@@ -63,6 +63,7 @@ def _initialize_findings(trial: Trial) -> Iterator[Finding]:
     if not isinstance(params.get("appCapabilities"), dict):
         text = f"{INITIALIZE} has no appCapabilities"
         yield failure(text, "send them, if only as {}", "APP-V-01")
+
     if params.get("protocolVersion") != HANDSHAKE_VERSION:
         text = f"{INITIALIZE} asks for protocol version {params.get('protocolVersion')!r}"
         yield warning(text, f"the stable version is {HANDSHAKE_VERSION}")
@@ -84,6 +85,7 @@ def spy_check(log: Any, *, is_live: bool) -> Check:
             has_listener = True
         elif entry["does"] == "post":
             break
+
     finding = failure(
         "it sends before it listens for messages: an answer that comes at once is lost",
         "add the listener for message events before the first postMessage",
@@ -129,6 +131,7 @@ def _unknown_findings(answer: Any) -> Iterator[Finding]:
         text, severity = f"an unknown request gives error {answer['error'].get('code')}", "warning"
     else:
         return
+
     advice = f"answer with error {_METHOD_NOT_FOUND}, so that hosts know what the app does not support"
     yield Finding(severity=severity, text=text, advice=advice, rule="APP-V-06")
 
@@ -184,6 +187,7 @@ async def teardown_check(trial: Trial) -> Check:
     elif (error := _teardown_error(trial)) is not None:
         text = f"{RESOURCE_TEARDOWN} is answered with error {error.get('code')}"
         findings.append(warning(text, "answer {}", "APP-V-06"))
+
     return checked(name, title, findings, "answered", rules)
 
 

@@ -76,11 +76,13 @@ async def layout_check(trial: Trial, width: int) -> Check:
             text = f"{text}: {unloaded.text}"
         advice = "show the result, or a text without one: an empty frame looks broken"
         findings.append(failure(text, advice, cause=NOTHING_RENDERED))
+
     if overflow and overflow["by"] > 1:
         text = f"it is {overflow['by']:g} px too wide for {overflow['width']} px"
         wide = f"; {', '.join(overflow['wide'])} stick out" if overflow["wide"] else ""
         advice = "let it wrap or shrink, or give it a scroll bar of its own (overflow-x: auto)"
         findings.append(warning(f"{text}{wide}", advice, cause="too wide"))
+
     return checked(f"layout-{width}", f"It fits {width} px", findings, text_if_rendered)
 
 
@@ -130,6 +132,7 @@ async def resize_check(trial: Trial) -> Check:
     elif not sizes:
         advice = "send ui/notifications/size-changed, so that hosts can give it the height that it needs"
         findings.append(note("it never requests a size", advice, "APP-V-02"))
+
     ok = f"{sizes[-1].height or 0:g} px high" if sizes else "requests no size"
     return checked("resize", "It settles on a size", findings, ok, ["APP-V-02"])
 
@@ -155,6 +158,7 @@ def _name_findings(controls: list[Any]) -> Iterator[Finding]:
             advice = "give it a text, a <label> or aria-label: a screen reader has no name for it"
             text = f"{element}{content} has no name"
             yield warning(text, advice, element=element, cause="names")
+
         if control["hasPositive"]:
             text = f"{element} has a tabindex above 0, which puts it before all others"
             advice = "write tabindex=0, and move the element to its place in the document"
@@ -175,6 +179,7 @@ async def _press_tab(trial: Trial) -> list[Any]:
             if stops:
                 break
             continue
+
         # A date field has a stop for each of its parts.
         if stop["index"] == previous:
             continue
@@ -183,6 +188,7 @@ async def _press_tab(trial: Trial) -> list[Any]:
         previous = stop["index"]
         seen.add(previous)
         stops.append(stop)
+
     return stops
 
 

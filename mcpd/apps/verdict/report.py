@@ -137,6 +137,7 @@ class _Report(Struct, kw_only=True, rename="camel"):
             text = f"{worst.text}; and {others} more like it" if others else worst.text
             names = list(dict.fromkeys(name for name, _ in group))
             found.append(Cause(severity=worst.severity, text=text, advice=worst.advice, checks=names))
+
         return sorted(found, key=lambda cause: cause.severity != "failure")
 
     @property
@@ -259,6 +260,7 @@ def junit_xml(report: AppsReport) -> str:
         suite = SubElement(root, "testsuite", {"name": _clean(name), **attributes, "time": f"{max(seconds, 0):.3f}"})
         for check in checks:
             _add_case(suite, name, check, fails=_fails(check, report))
+
     for key in ("tests", "failures", "errors"):
         root.set(key, str(totals[key]))
     indent(root)

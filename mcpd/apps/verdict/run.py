@@ -230,6 +230,7 @@ async def _result_check(trials: _AppTrials) -> Check:
                 problem = "it shows nothing of its result: it looks the same without"
                 advice = "listen for ui/notifications/tool-result before ui/initialize is sent, and draw its content"
                 findings.append(failure(problem, advice))
+
     return checked(*_RESULT, findings, "it is shown", ["APP-V-03"])
 
 
@@ -291,6 +292,7 @@ async def _quirk_findings(
             text = f"with {words} nothing of its result is visible"
             advice = "take the result from content, structuredContent or _meta, whichever is there"
             findings.append(warning(text, advice))
+
         return findings, ok
 
 
@@ -363,6 +365,7 @@ async def _try_app(
             report.checks.append(skipped(*HANDSHAKE, "nothing was called that would open it", ["APP-V-03"]))
         else:
             report.checks += await show_app(browser, host, called.call, options, report, views_limit)
+
     report.seconds = round(time.monotonic() - started, 3)
     return report
 

@@ -243,6 +243,7 @@ class Trial:
             elif (stopped := explain_stopped(text.encode())) is not None:
                 self.stopped.append(stopped)
             return
+
         if len(self.messages) < _MAX_MESSAGES:
             self.messages.append((self._seconds(), True, message))
         answer_id = message.get("id") if isinstance(message, dict) and "method" not in message else None
@@ -251,6 +252,7 @@ class Trial:
             if answer is not None and not answer.done():
                 answer.set_result(message)
             return
+
         # The View may measure itself when it receives the next message, so it must be visible before that.
         if method == INITIALIZED and self.is_hidden:
             self._run_on_page("() => stage.reveal()")

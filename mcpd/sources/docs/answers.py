@@ -87,6 +87,7 @@ class Answers:
             found = await self.library.search(
                 query, section=_library_section(section), kind=kind, limit=limit, cursor=cursor
             )
+
         if found.progress.is_complete and not self._was_indexed:
             self._was_indexed = True
             self._when_indexed()
@@ -126,6 +127,7 @@ class Answers:
             infos = await self.library.list_pages(_library_section(section))
         except UnknownSection as error:
             return await self._no_such_section(section, error.near)
+
         at, begin = _page_and_offset(cursor, len(infos))
         pages: list[SectionPage] = []
         room, following = MAX_CHARS, ""
@@ -161,6 +163,7 @@ class Answers:
             text = f"Page not found: {printable(path)}" if path.strip() else "path: is required; name a page"
             near = f"; similar pages: {', '.join(error.near)}" if error.near else ""
             return PageText(path=path, error=f"{text}{near}", near=error.near)
+
         wanted = heading or (fragment if page.path != path else "")
         found = _heading(page, wanted) if wanted else None
         if wanted and found is None:
@@ -265,6 +268,7 @@ class Answers:
             if page is not None and mention is not None:
                 heading, content = mention
                 results.append(Description(**self._location(_place(page, heading)), content=content))
+
         return results
 
     # -- parts -------------------------------------------------------------------------------

@@ -126,6 +126,7 @@ def read_document(folder: str, file: File, settings: DocsSettings) -> tuple[byte
         data = read_beginning(folder, file.path, limit + 1)
     except OSError as error:
         raise UnreadablePage(f"cannot be read ({error.strerror or error})") from None
+
     if len(data) > limit:
         raise UnreadablePage(f"is larger than {limit} bytes")
     from hashlib import blake2b  # loads OpenSSL, which would slow down the start

@@ -138,6 +138,7 @@ class Store:
         except BaseException:
             connection.close()
             raise
+
         return connection
 
     def _make_or_check(self, connection: sqlite3.Connection) -> None:
@@ -232,6 +233,7 @@ def chunks_of(page: Page) -> list[Chunk]:
         while at + 1 < len(found) and found[at + 1].start <= block.start:
             at += 1
         found[at].code.append(block)
+
     return found
 
 

@@ -173,6 +173,7 @@ class Indexer:
                 return
             except Exception:
                 log.exception("the index of documents cannot be updated")
+
             with self._lock:
                 if not self._wake.is_set():
                     self._idle.set()
@@ -221,6 +222,7 @@ class Indexer:
             with self._store.change() as connection:
                 for path in gone:
                     remove(connection, path)
+
         with self._store.read() as connection:
             problems = connection.execute("SELECT path, problem FROM files WHERE problem IS NOT NULL LIMIT 1000")
             self.unreadable = {path: problem for path, problem in problems if path in files}
@@ -231,6 +233,7 @@ class Indexer:
                     raise _Stopped
         finally:
             self.process.stop()
+
         self._read_vocabulary(len(to_do) + len(gone))
 
     def _read_vocabulary(self, changes: int) -> None:
@@ -256,6 +259,7 @@ class Indexer:
             for known in below:
                 del files[known]
             gone += below
+
         return files, gone, to_do
 
     def _index_some(self, left: Iterator[tuple[File, IndexedFile | None]]) -> bool:

@@ -247,6 +247,7 @@ class Library:
             found.append(
                 PageInfo(path, title, section, description, mime_type, file.kind, file.size, order, file.modified_ns)
             )
+
         return found
 
     def _page(self, path: str) -> Page:
@@ -262,4 +263,5 @@ class Library:
                 self._pages[key] = page
                 while len(self._pages) > _KEPT_PAGES:
                     self._pages.popitem(last=False)
+
         return page

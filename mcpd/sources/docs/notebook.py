@@ -146,6 +146,7 @@ def output_of(given: object) -> Output:
             return OmittedOutput("an output that is not text")
         is_error = given.get("name", given.get("stream")) == "stderr"
         return TextOutput(shortened(_final(text)), "stderr" if is_error else "")
+
     if kind in ("error", "pyerr"):
         trace = given.get("traceback")
         lines = [line for line in trace if isinstance(line, str)] if isinstance(trace, list) else []
@@ -200,6 +201,7 @@ def _image(kind: str, data: str, plain: str, metadata: object) -> Output:
         data = base64.b64encode(data.encode(errors="replace")).decode()
     else:
         data = "".join(data.split())
+
     if len(data) > MAX_IMAGE:
         return OmittedOutput(f"an {kind} of {len(data) * 3 // 4:,} bytes")
     # The plain text describes the image, unless it is only an object's repr.
@@ -304,6 +306,7 @@ def _cell(cell: object) -> Cell:
             count=count if isinstance(count, int) and not isinstance(count, bool) else None,
             outputs=_outputs(cell.get("outputs")),
         )
+
     if kind == "heading":
         level = cell.get("level")
         return MarkdownCell(f"{'#' * (level if isinstance(level, int) and 1 <= level <= 6 else 1)} {source}")

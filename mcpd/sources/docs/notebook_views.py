@@ -129,6 +129,7 @@ def clean_html(html: str) -> str | None:
         import nh3
     except ImportError:
         return None
+
     return nh3.clean(
         html,
         tags=_TAGS | MATH_TAGS,
@@ -205,6 +206,7 @@ def _bounded(cell: Cell) -> Cell:
             kept.append(OmittedOutput(f"{len(cell.outputs) - number} more outputs of this cell"))
             break
         kept.append(output)
+
     return structs.replace(cell, outputs=tuple(kept))
 
 
@@ -269,6 +271,7 @@ def notebook_text(notebook: Notebook, first: int = 1, limit: int = MAX_CHARS) ->
             return "\n\n".join(parts), number
         left_out = f"\n… {len(text) - limit:,} characters are left out …" if len(text) > limit else ""
         parts.append(text[:limit] + left_out)
+
     return "\n\n".join(parts), None
 
 

@@ -80,6 +80,7 @@ class ReaderParts:
             shown = _listed(library, section)
         else:
             shown = _sections(library)
+
         try:
             data = await shown
         except (UnknownPage, UnknownSection) as error:
@@ -87,6 +88,7 @@ class ReaderParts:
             raise ToolError(f"{error}{near}") from None
         except (UnreadablePage, BadCursor, ConfigurationError) as error:
             raise ToolError(str(error)) from None
+
         # `view_result` would send the data twice, and pages may be large.
         return ViewResult(content=[TextContent("Shown in the reader.")], structured_content=data)
 

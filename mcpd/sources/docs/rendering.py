@@ -54,6 +54,7 @@ def resolved(target: str, path: str, names: Mapping[str, str]) -> tuple[str, str
         for name in (joined, _site_name(joined), _site_name(joined + ".md")):
             if (found := names.get(name)) is not None:
                 return found, anchor
+
     return None
 
 
@@ -140,6 +141,7 @@ def _link_open(self: Any, tokens: Sequence[Token], at: int, options: Any, env: M
         tags.append("</a>")
         page, anchor = found
         return f'<a href="#" data-page="{html.escape(page)}" data-anchor="{html.escape(anchor)}"{titled}>'
+
     if len(target) <= _MAX_LENGTH and _SHOWN.match(target) and target.isprintable():
         tags.append("</a>")
         return f'<a href="{html.escape(target)}" target="_blank" rel="noreferrer noopener"{titled}>'

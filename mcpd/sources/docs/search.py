@@ -72,6 +72,7 @@ class Scope(Struct, frozen=True):
             parts.append("(folder = ? OR folder LIKE ? ESCAPE '!')")
             escaped = self.section.replace("!", "!!").replace("%", "!%").replace("_", "!_")
             values += [self.section, f"{escaped}/%" if self.section else ""]
+
         if self.kind is not None:
             parts.append("kind = ?")
             values.append(storable(self.kind))
@@ -124,6 +125,7 @@ def _resolved(
         longer = Term(term.text, term.words, True)
         if _is_there(connection, longer.match):
             return [longer]
+
     if len(term.words) > 1:
         found: list[Term] = []
         for word in term.words:
@@ -336,6 +338,7 @@ def _code_rows(
     for at, text, before, score in connection.execute(sql, [match, *values, _MAX_CODE_CHUNKS, *languages]):
         share = highlighter.count(text) / number + 0.5 * highlighter.count(before) / number
         found.append((at, -score * (0.25 + share)))
+
     found.sort(key=lambda row: (-row[1], row[0]))
     return found[:MAX_HITS]
 

@@ -182,6 +182,7 @@ async def _read(tree: Tree, path: str, uri: str) -> ReadResourceResult:
         raise ResourceNotFound(uri) from None
     except UnreadablePage as error:
         raise InternalError(f"The image cannot be read: it {error}") from None
+
     return ReadResourceResult(contents=[BlobResourceContents(uri, data, mime_type)])
 
 
@@ -318,6 +319,7 @@ class Tree:
             page = before.get(path)
             pages[path] = page if page is not None and page.file == file else PageResource(self, file)
             sections.setdefault(section_of(path), []).append(path)
+
         for left_out in tree.left_out:
             text = f"{left_out.reason}; it is left out" if left_out.path else left_out.reason
             report.error(os.path.join(self.folder, left_out.path).rstrip(os.sep), text)

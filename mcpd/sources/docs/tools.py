@@ -297,6 +297,7 @@ def _search_text(found: SearchResults, tools: dict[Doing, str]) -> Iterator[str]
         yield ""
         yield f"{number}. {_place(hit)}"
         yield f"   {hit.snippet}"
+
     if "read_page" in tools:
         yield ""
         yield f"[To read a page, call {tools['read_page']} with its path, and with a heading for one section only.]"

@@ -70,6 +70,7 @@ def parsed(query: str) -> list[Term]:
         term = Term(typed, words, token[4] == "*", bool(quoted))
         is_stop = not quoted and not term.is_prefix and len(words) == 1 and typed.lower() in _STOP
         (stops if is_stop else found).setdefault(term.match.lower(), term)
+
     return list((found or stops).values())[:_MAX_TERMS]
 
 
@@ -149,6 +150,7 @@ def near_names(name: str, names: Iterable[str], limit: int = 5) -> list[str]:
             score += 0.3 * min(len(wanted), len(plain)) / max(len(wanted), len(plain)) + 0.1
         if score >= 0.35:
             found.add((-score, known))
+
     return [known for _, known in sorted(found)[:limit]]
 
 

@@ -180,6 +180,7 @@ def check_link(url: str) -> str:
         urlsplit(url).port  # noqa: B018 - reading it is the check
     except ValueError as error:
         raise Denied(f"Invalid URL: {error}") from None
+
     return url.translate(_ESCAPED)
 
 
@@ -214,6 +215,7 @@ def check_downloads(contents: Sequence[EmbeddedResource | ResourceLink], limits:
     for index, block in enumerate(contents):
         item = _linked(block) if isinstance(block, ResourceLink) else _embedded(block, index)
         items.append(DownloadItem(_once(item.name, taken), item.mime_type, item.data, item.url))
+
     return items
 
 
@@ -254,6 +256,7 @@ def _embedded(block: EmbeddedResource, index: int) -> DownloadItem:
             data = contents.text.encode("utf-8", "replace")
     except ValidationError as error:
         raise InvalidParams(f"contents[{index}].resource: {error}") from None
+
     return DownloadItem(safe_file_name(_last_segment(contents.uri)), contents.mime_type, data=data)
 
 

@@ -401,6 +401,7 @@ class View:
             if mode != self._feed.mode:
                 # The View receives the new context before the answer, so that both agree.
                 self.context_changed(HostContext(display_mode=mode))
+
         self._incoming.answer(asked, result)
 
     def deny(self, ask_id: int, reason: str) -> None:

@@ -49,6 +49,7 @@ def read_html(path: str, data: bytes) -> Page:
         from selectolax.lexbor import LexborHTMLParser
     except ImportError:
         raise UnreadablePage("HTML needs libraries: pip install 'mcpd-server[docs]'") from None
+
     tree = LexborHTMLParser(_text(data))
     front: dict[str, object] = {}
     described = tree.css_first("meta[name=description i]")
@@ -116,6 +117,7 @@ def _shown(tree: LexborHTMLParser) -> LexborNode:
             node.attrs["title"] = ""
         else:
             node.unwrap()
+
     _escape(main)
     return main
 

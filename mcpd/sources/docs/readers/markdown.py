@@ -168,6 +168,7 @@ def plain_text(markup: str) -> str:
         text = "".join(part if at % 2 and at < last else _without_emphasis(part) for at, part in enumerate(parts))
     else:
         text = _without_emphasis(text)
+
     return " ".join(text.split())
 
 
@@ -263,6 +264,7 @@ def _headings(lines: Lines, length: int) -> tuple[Heading, ...]:
         while open_at and titles[open_at[-1]].level >= title.level:
             ends[open_at.pop()] = title.start
         open_at.append(at)
+
     for title, end in zip(titles, ends, strict=True):
         found.append(Heading(title.level, title.text, title.anchor, title.start, min(end, length)))
     return tuple(found)
@@ -417,6 +419,7 @@ class _Brackets:
                 at = self.closed(text, found.start())
             elif sign in "\"'":
                 at = self._quoted(text, found.start(), limit)
+
         return start + 1
 
     @staticmethod
@@ -457,6 +460,7 @@ def _component(tag: str) -> str:
     if title and target:
         description = props.get("description", "")
         return f"- [{title}]({target}){': ' + description if description else ''}"
+
     if version := props.get("version", ""):
         return f"*{name} {version}* "
     kind = props.get("type", "")

@@ -119,6 +119,7 @@ class _Writer:
         if isinstance(node, nodes.Admonition):
             inner = self.blocks(node, 5, depth)
             return inner if node.tagname == "admonition" else f"**{node.tagname.capitalize()}:** {inner}"
+
         if isinstance(node, nodes.TextElement):
             return self._text(node)
         return self.blocks(node, level, depth)

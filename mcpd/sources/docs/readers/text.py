@@ -30,6 +30,7 @@ def decoded(data: bytes) -> str:
         text, found = _CONTROL.subn(" ", text)
         if found > 3 + len(text) * _MAX_CONTROLS:
             raise UnreadablePage("is binary, although its name says that it is text")
+
     if "\r" in text:
         text = text.replace("\r\n", "\n").replace("\r", "\n")
     return text
