@@ -76,7 +76,7 @@ MAX_ENTRIES = 200_000
 MAX_PER_KIND = 1000
 """How many Python files of tools, how many apps and how many prompts a folder may have."""
 
-# Bytes that a path segment may contain unescaped (RFC 3986 section 2.3).
+# Tools make these folders, and nobody means to publish them.
 _SKIPPED = ("__pycache__", "node_modules")
 
 

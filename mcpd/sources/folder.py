@@ -201,9 +201,8 @@ class Folder:
         if not self._is_there("docs"):
             said = self.configuration.docs
             if said.enabled and said.folder != "docs":
-                report.error(
-                    self._folder("docs"), "is not a folder (docs.folder in mcpd.toml); no documents are served"
-                )
+                text = "is not a folder (docs.folder in mcpd.toml); no documents are served"
+                report.error(self._folder("docs"), text)
             return None
         if self.docs is None:
             from mcpd.sources.docs.source import Tree
@@ -227,9 +226,8 @@ def _check(place: ServerFolder, said: Configuration) -> None:
     names = sorted(os.listdir(place.root))
     if files := [name for name in names if name.endswith(".py")]:
         best = next((name for name in ("server.py", "main.py", "app.py") if name in files), files[0])
-        raise ConfigurationError(
-            f"{shown} has none of the folders {folders}; name a file in it, such as {os.path.join(shown, best)}"
-        )
+        file = os.path.join(shown, best)
+        raise ConfigurationError(f"{shown} has none of the folders {folders}; name a file in it, such as {file}")
 
     problem = f"{shown} has neither an mcpd.toml nor one of the folders {folders}"
     if any(name.lower().endswith(_PAGES) for name in names):

@@ -76,9 +76,7 @@ def lifespan_of(function: Any) -> Lifespan:
     elif inspect.isgeneratorfunction(function):
         make = contextmanager(function)
     elif plain is function:
-        raise RegistrationError(
-            "it does not yield; yield the object that the tools share, and close it after the yield"
-        )
+        raise RegistrationError("it does not yield; yield the object that tools share, and close it after the yield")
 
     @asynccontextmanager
     async def enter(server: Any) -> AsyncIterator[Any]:

@@ -131,9 +131,7 @@ class Notebooks:
             raise ToolError(f"{file.name} cannot be read: {error.strerror}") from None
 
         if len(data) > MAX_BYTES:
-            raise ToolError(
-                f"{file.name} is larger than {MAX_BYTES} bytes and cannot be shown; clear the outputs of its cells"
-            )
+            raise ToolError(f"{file.name} is larger than {MAX_BYTES} bytes; clear the outputs of its cells")
 
         try:
             return file, read_notebook(data)

@@ -133,9 +133,8 @@ def _prompt(file: File, folder: str, report: Report) -> FilePrompt:
         report.warning(file.path, f"its front matter has the unknown key {printable(key, 60)}; did you mean {known}?")
     name = head.name or "_".join((*file.parts[:-1], file.stem))
     if not re.match(_NAME, name):
-        raise FrontMatterError(
-            1, f"{name[:80]!r} is not a valid prompt name: use 1 to 128 letters, digits, '_', '-' and '.'"
-        )
+        text = f"{name[:80]!r} is not a valid prompt name: use 1 to 128 letters, digits, '_', '-' and '.'"
+        raise FrontMatterError(1, text)
 
     messages = _messages(body)
     if not messages:
@@ -146,16 +145,13 @@ def _prompt(file: File, folder: str, report: Report) -> FilePrompt:
     for gap in re.finditer(_GAP, body):
         if gap[1] not in arguments:
             line = first_line + body.count("\n", 0, gap.start())
-            raise FrontMatterError(
-                line,
-                f"{{{{{gap[1]}}}}} is not an argument; its front matter has {', '.join(arguments) or 'no arguments'}",
-            )
+            there = ", ".join(arguments) or "no arguments"
+            raise FrontMatterError(line, f"{{{{{gap[1]}}}}} is not an argument; its front matter has {there}")
 
     for one in arguments:
         if one not in used:
-            report.warning(
-                file.path, f"its argument {one} is not used in its text; write {{{{{one}}}}} where its value belongs"
-            )
+            advice = f"write {{{{{one}}}}} where its value belongs"
+            report.warning(file.path, f"its argument {one} is not used in its text; {advice}")
 
     listed = Prompt(
         name=name,
@@ -189,9 +185,8 @@ def _head(members: dict[str, Any], text: str) -> _Head:
         lines = text.split("\n")
         line = next((at for at, one in enumerate(lines, 1) if one.strip().lstrip("- \"'").startswith(key)), 1)
         if unknown:
-            raise FrontMatterError(
-                line, f"unknown key {printable(key, 60)} of an argument; known keys: {_KNOWN}"
-            ) from None
+            text = f"unknown key {printable(key, 60)} of an argument; known keys: {_KNOWN}"
+            raise FrontMatterError(line, text) from None
         expected = _EXPECTED.get(".".join(keys), "a string (put numbers, true and false in quotes)")
         raise FrontMatterError(line, f"{key}: expected {expected}") from None
 

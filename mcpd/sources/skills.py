@@ -61,9 +61,8 @@ def read_head(data: bytes, folder: str) -> SkillHead:
         raise FrontMatterError(1, "begins with a byte order mark; save it as UTF-8 without one")
     lines = text.split("\n")
     if lines[0].rstrip() != "---":
-        raise FrontMatterError(
-            1, "has no front matter; begin the file with ---, name:, description: and --- on separate lines"
-        )
+        text = "has no front matter; begin the file with ---, name:, description: and --- on separate lines"
+        raise FrontMatterError(1, text)
     members, _, _ = read_front_matter(text)
 
     name, description = members.get("name"), members.get("description")
@@ -76,10 +75,8 @@ def read_head(data: bytes, folder: str) -> SkillHead:
     elif name != folder:
         problem = f"its name {name} differs from the name of its folder, {folder!r}; change one of them"
     elif not isinstance(description, str) or not description.strip():
-        key, problem = (
-            "description",
-            "its front matter has no description; describe what the skill does and when to use it",
-        )
+        key = "description"
+        problem = "its front matter has no description; describe what the skill does and when to use it"
     elif len(description) > MAX_DESCRIPTION:
         key = "description"
         problem = f"its description has {len(description)} characters; {MAX_DESCRIPTION} are allowed"

@@ -192,9 +192,8 @@ def _refresh(watched: Watched, paths: set[str]) -> None:
     try:
         watched.refresh(paths)
     except Exception as error:
-        log.error(
-            "%s: cannot be reloaded: %s; the previous version is served", printable(watched.name), printable(error)
-        )
+        text = "%s: cannot be reloaded: %s; the previous version is served"
+        log.error(text, printable(watched.name), printable(error))
 
 
 class WatchedFolder:

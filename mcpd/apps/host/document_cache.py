@@ -140,9 +140,8 @@ class DocumentCache:
         if listed is None:
             changes = self._changes
             try:
-                listed = {
-                    entry.uri: entry.meta for entry in await self._client.list_resources() if entry.meta is not None
-                }
+                entries = await self._client.list_resources()
+                listed = {entry.uri: entry.meta for entry in entries if entry.meta is not None}
             except McpdError as error:
                 log.warning("the server's resources cannot be listed: %s", printable(error))
                 return None

@@ -502,9 +502,8 @@ class ViewRequestHandler:
         def on_progress(progress: float, total: float | None, message: str | None) -> None:
             view.progress(ask.ask_id, progress, total, message)
 
-        return await self._client.request(
-            ask.method, ask.params, on_progress=on_progress if ask.wants_progress else None
-        )
+        wanted = on_progress if ask.wants_progress else None
+        return await self._client.request(ask.method, ask.params, on_progress=wanted)
 
     def notice(self, view: ShownView, event: events.Event) -> None:
         if self._hooks.event is not None:

@@ -86,9 +86,7 @@ async def read_apps(client: Client, wanted: Sequence[str] = (), called: Iterable
     for uri, resource in listed.items():
         apps.setdefault(uri, App(uri=uri, tools=[], listed=resource))
     if not apps:
-        raise ConfigurationError(
-            "the server has no apps: no tool names one, and no resource is one; `mcpd list` shows what it has"
-        )
+        raise ConfigurationError("the server has no apps: no tool names one, and no resource is one; see `mcpd list`")
 
     _check_called(tools, called)
     chosen = _choose(list(apps.values()), wanted)
@@ -101,9 +99,7 @@ def _check_called(tools: Sequence[Tool], called: Iterable[str]) -> None:
     for name in called:
         if name not in known:
             there = f"there are {', '.join(known[:20])}" if known else "there is none"
-            raise ConfigurationError(
-                f"arguments are given for {name!r}, but no tool of that name opens an app; {there}"
-            )
+            raise ConfigurationError(f"arguments are given for {name!r}, but no such tool opens an app; {there}")
 
 
 def _choose(apps: list[App], wanted: Sequence[str]) -> list[App]:
@@ -114,9 +110,7 @@ def _choose(apps: list[App], wanted: Sequence[str]) -> list[App]:
         matching = [app for app in apps if (unversioned(name) or name) in _names(app)]
         if not matching:
             known = ", ".join(sorted(unversioned(app.uri) or app.uri for app in apps)[:20])
-            raise ConfigurationError(
-                f"no app is named {name!r}, and no tool of that name opens one; the apps are {known}"
-            )
+            raise ConfigurationError(f"no app is named {name!r}, and no such tool opens one; the apps are {known}")
         found.update({app.uri: app for app in matching})
 
     return list(found.values())

@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 UNRESPONSIVE_SECONDS: Final = 20.0
 """A page that does not answer for this long is closed."""
 
-_NO_QUIRKS = Quirks()
 _ID_PREFIX: Final = "mcpd-apps-test-"
 _QUIET_SECONDS: Final = 0.25
 _MAX_HEIGHT: Final = 4000
@@ -173,9 +172,8 @@ class Trial:
             async with asyncio.timeout(10):
                 if not await frame.evaluate("() => '__mcpdLook' in window"):
                     look = read_asset("look.js")
-                    await frame.evaluate(
-                        f"() => {{ Object.defineProperty(window, '__mcpdLook', {{ value: {look} }}); }}"
-                    )
+                    define = f"Object.defineProperty(window, '__mcpdLook', {{ value: {look} }});"
+                    await frame.evaluate(f"() => {{ {define} }}")
                 return await frame.evaluate(f"(given) => ({function})(window.__mcpdLook, given)", argument)
         except (Error, TimeoutError):
             return None
@@ -313,10 +311,10 @@ async def open_trial(
     host: Host,
     call: ToolCall,
     *,
-    quirks: Quirks = _NO_QUIRKS,
+    quirks: Quirks,
     context: HostContext,
-    size: tuple[int, int] = (1280, 800),
-    spied: bool = False,
+    size: tuple[int, int],
+    spied: bool,
 ) -> AsyncIterator[Trial]:
     """Show the View of a call on a page. With `spied`, spy.js runs in it and it receives neither input nor result.
 

@@ -244,9 +244,8 @@ class Library:
                 continue
             title, description, order = known.get(path) or (title_of(path), "", order_of(path))
             mime_type, section = mime_type_of(file.kind), section_of(path)
-            found.append(
-                PageInfo(path, title, section, description, mime_type, file.kind, file.size, order, file.modified_ns)
-            )
+            size, modified = file.size, file.modified_ns
+            found.append(PageInfo(path, title, section, description, mime_type, file.kind, size, order, modified))
 
         return found
 

@@ -286,9 +286,8 @@ def _chunk(connection: sqlite3.Connection, chunk: int) -> tuple[tuple[str, str, 
     path, title, section, description = connection.execute(
         "SELECT path, title, section, description FROM files WHERE id = ?", (chunk >> CHUNK_BITS,)
     ).fetchone()
-    heading, anchor, text = connection.execute(
-        "SELECT heading, anchor, text FROM chunks WHERE id = ?", (chunk,)
-    ).fetchone()
+    sql = "SELECT heading, anchor, text FROM chunks WHERE id = ?"
+    heading, anchor, text = connection.execute(sql, (chunk,)).fetchone()
     return (path, title, section, heading, anchor), text, description
 
 

@@ -100,9 +100,7 @@ class ReaderProcess:
                     cwd=os.path.abspath(os.sep),
                 )  # fmt: skip
             except OSError as error:
-                raise UnreadablePage(
-                    f"cannot be read: the child process cannot be started ({error.strerror})"
-                ) from None
+                raise UnreadablePage(f"cannot be read: the child process does not start ({error.strerror})") from None
 
         return self._process
 

@@ -121,7 +121,7 @@ class _Writer:
             return inner if node.tagname == "admonition" else f"**{node.tagname.capitalize()}:** {inner}"
 
         if isinstance(node, nodes.TextElement):
-            return self._text(node)
+            return _START.sub(r"\\", self._line(node))
         return self.blocks(node, level, depth)
 
     def _code(self, node: Any) -> str:
@@ -142,9 +142,7 @@ class _Writer:
 
     def _definition(self, node: Any, level: int, depth: int) -> str:
         terms = [self._line(child) for child in node.children if isinstance(child, nodes.term)]
-        bodies = [
-            self.blocks(child, level, depth + 1) for child in node.children if isinstance(child, nodes.definition)
-        ]
+        bodies = [self.blocks(body, level, depth + 1) for body in node.children if isinstance(body, nodes.definition)]
         term = " / ".join(terms)
         term = term if term.startswith("`") else f"**{term}**"
         return f"- {term}: " + self._indented("\n\n".join(bodies))
@@ -164,9 +162,6 @@ class _Writer:
 
     def _line(self, node: Any) -> str:
         return _SPACES.sub(" ", self._inline(node)).strip()
-
-    def _text(self, node: Any) -> str:
-        return _START.sub(r"\\", self._line(node))
 
     def _inline(self, node: Any) -> str:
         # Return the inline text of a node with markup for code, emphasis and links.
