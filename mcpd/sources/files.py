@@ -57,7 +57,7 @@ class Report:
 
     @property
     def found(self) -> list[Problem]:
-        """The first problems, the errors before the warnings."""
+        # The errors come before the warnings, because only the first problems are logged.
         found = sorted(self.problems, key=lambda problem: not problem.is_error)
         if len(found) <= MAX_LOGGED:
             return found
@@ -85,7 +85,6 @@ Stamp: TypeAlias = tuple[int, int]
 
 
 def stamp_of(path: str) -> Stamp | None:
-    """Return the current stamp of a file, or None if it cannot be read."""
     try:
         status = os.stat(path)
     except OSError:
@@ -172,11 +171,8 @@ def walk(
     max_depth: int = 1000,
     is_cancelled: Callable[[], bool] = lambda: False,
 ) -> Iterator[tuple[os.DirEntry[str], str]]:
-    """Yield all entries that are not folders, with their paths; the files of a folder come before those below it.
-
-    Hidden entries and those with a `skipped` name are left out. `problem` receives what else is left out: the path, ""
-    for the folder itself, and the reason.
-    """
+    # The files of a folder come before those below it. `problem` receives the path of what is left out, "" for the
+    # folder itself, and the reason.
     waiting = [(folder, "", 0)]
     count = 0
     while waiting and not is_cancelled():
@@ -231,7 +227,7 @@ def escaped(part: str) -> str:
 
 
 def uri_name(name: str) -> str:
-    """Return a server's name with dashes for characters that URIs cannot contain; `folder` if nothing is left."""
+    # URIs cannot contain every character of a name.
     return re.sub("[^A-Za-z0-9._~-]+", "-", name).strip("-.").lower() or "folder"
 
 

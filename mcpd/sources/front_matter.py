@@ -92,7 +92,6 @@ def text_in(front: dict[str, Any], *names: str) -> str:
 
 
 def number_in(front: dict[str, Any], *names: str) -> int | None:
-    """Return the first number among these keys."""
     for name in names:
         value = front.get(name)
         if isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) < 1_000_000:

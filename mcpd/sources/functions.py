@@ -55,8 +55,6 @@ def line_of(function: Any) -> int:
 
 
 class ToolFunction(Struct, frozen=True, eq=False):
-    """A function that becomes a tool, with the options from `mcpd.tool`."""
-
     name: str
     function: Any
     line: int

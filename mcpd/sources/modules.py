@@ -44,7 +44,6 @@ class FolderPackage:
         sys.meta_path.append(self._plain_names)
 
     def stamps(self) -> Stamps:
-        """Return the files of the loaded modules with their current stamps."""
         found: Stamps = {}
         for name, module in list(sys.modules.items()):
             if name.startswith(f"{self.name}."):
@@ -53,7 +52,6 @@ class FolderPackage:
         return found
 
     def changed(self, stamps: Stamps) -> list[str]:
-        """Return the files that no longer match the given stamps."""
         now = self.stamps()
         return [path for name, (path, stamp) in stamps.items() if now.get(name, (path, None)) != (path, stamp)]
 

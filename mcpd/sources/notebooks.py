@@ -44,7 +44,6 @@ class NotebookFile(Struct, frozen=True):
 
 
 def notebooks_among(entries: Iterable[ResourceEntry]) -> Iterator[NotebookFile]:
-    """Yield the notebooks in `resources/`."""
     for entry in entries:
         if isinstance(entry, FileResource) and entry.origin.file.suffix == SUFFIX:
             file = entry.origin.file

@@ -66,7 +66,6 @@ _TEXT = ("json", "jsonl", "xml", "yaml", "toml", "sql", "x-sh", "javascript")
 
 @cache
 def media_type(suffix: str) -> str | None:
-    """Return the MIME type for a suffix such as `.md`, or None."""
     # Without the system's own tables, which differ between machines.
     return _TYPES.get(suffix) or MimeTypes(()).guess_type(f"file{suffix}", strict=False)[0]
 

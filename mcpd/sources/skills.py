@@ -22,7 +22,6 @@ from mcpd.protocol.printable import printable
 from mcpd.protocol.types.base import META
 from mcpd.protocol.types.features import ReadResourceResult, Resource
 from mcpd.server import Server
-from mcpd.server.context.exchange import Exchange
 from mcpd.server.extensions.skills import (
     FILE,
     MOST_FILES,
@@ -35,11 +34,10 @@ from mcpd.server.extensions.skills import (
     root_uri,
 )
 from mcpd.server.folder_files import read_within
-from mcpd.server.functions.threads import run_in_thread
 from mcpd.server.registry.entries import ActiveExtensions, Entries, ResourceEntry
-from .files import MAX_PER_KIND, File, Report, Stamp, Stamped, escaped, files_of, matching, stamp_of
+from .files import MAX_PER_KIND, File, Report, Stamp, escaped, files_of, matching, stamp_of
 from .front_matter import FrontMatterError, decoded, read_front_matter
-from .resources import Origin, file_contents, media_type
+from .resources import FileResource, Origin, file_contents, media_type
 from .tables import SKILL_PREFIX, SkillsTable
 
 MAX_DESCRIPTION = 1024
@@ -114,11 +112,10 @@ def _line(lines: list[str], key: str) -> int:
 log = logging.getLogger("mcpd")
 
 
-class SkillFile(Stamped, ResourceEntry):
+class SkillFile(FileResource):
     def __init__(self, key: str, origin: Origin, title: str, skill: FolderSkill | None = None) -> None:
         """`skill` is given for its SKILL.md only."""
-        self.key = key
-        self.origin = self.stamp = origin
+        super().__init__(key, origin)
         self._title = title
         self._skill = skill
 
@@ -134,12 +131,8 @@ class SkillFile(Stamped, ResourceEntry):
         name = printable(file.parts[-1], 300)
         return Resource(uri=self.key, name=name, title=self._title, mime_type=kind, size=file.size)
 
-    async def run(self, uri: str, exchange: Exchange) -> ReadResourceResult:
-        # As text only if that preserves the bytes, because the digest is computed from them.
-        result: ReadResourceResult = await run_in_thread(self._read, uri, exchange=exchange)
-        return result
-
     def _read(self, uri: str) -> ReadResourceResult:
+        # As text only if that preserves the bytes, because the digest is computed from them.
         data = self.origin.read(uri)
         try:
             text = data.decode() if b"\0" not in data else None
@@ -149,8 +142,6 @@ class SkillFile(Stamped, ResourceEntry):
 
 
 class _Digest(Struct, frozen=True):
-    """The digest of one file, with the size and time for which it is valid."""
-
     stamp: Stamp | None
     digest: str
     size: int
@@ -251,7 +242,7 @@ def skills_of(folder: str, table: SkillsTable, report: Report) -> list[ResourceE
 
 
 def offer_skills(server: Server) -> None:
-    """Announce that the server has, or may later have, skills."""
+    # A server that has no skills yet may get some later.
     cast("SkillsExtension", server.extensions[SKILLS]).offer()
 
 

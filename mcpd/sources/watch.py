@@ -64,7 +64,7 @@ class Watched(Protocol):
 
 
 def can_watch() -> bool:
-    """Return whether watchfiles is installed. Does not import it."""
+    # A server whose files never change does not load watchfiles.
     from importlib.util import find_spec
 
     return find_spec("watchfiles") is not None

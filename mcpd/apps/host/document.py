@@ -38,10 +38,7 @@ from mcpd.server.extensions.ui.csp_sources import (
 
 
 class ViewDocument(Struct, frozen=True, kw_only=True):
-    """The HTML of a View and its metadata. `digest` is the SHA-256 of its UTF-8 bytes.
-
-    A cached document may be reused if digest and metadata are equal. `problems` are for developers.
-    """
+    """The HTML and metadata of a View. `digest` is the SHA-256 of its UTF-8 bytes; `problems` are for developers."""
 
     uri: str
     html: str
@@ -54,11 +51,7 @@ class ViewDocument(Struct, frozen=True, kw_only=True):
 
 
 def read_document(uri: str, contents: Sequence[Any], listing_meta: Mapping[str, Any] | None = None) -> ViewDocument:
-    """Return the document among the `contents` of a read result, which are structs or dicts.
-
-    `listing_meta` is the `_meta` of the resource in the list. Raises ConfigurationError, with what the author of the
-    server has to change, if no document can be shown.
-    """
+    """Return the document among the `contents` of a read result. Raises ConfigurationError with what to change."""
     items: list[Mapping[str, Any]] = to_builtins(list(contents))
     item = app_content(uri, items)
     if not item:

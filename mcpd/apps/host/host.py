@@ -156,8 +156,6 @@ _DEFAULT_TREATMENT = Treatment()
 
 
 class OfferedTool(NamedTuple):
-    """A tool of a View, with the View."""
-
     view: ShownView
     tool: Tool
 
@@ -367,6 +365,7 @@ class Host:
         """
         if call.view_uri is None:
             raise ConfigurationError(f"the tool {call.name} has no View")
+
         self._check_room()
         document = await self._documents.get(call.view_uri)
         # Other Views may have been opened while the document was read.
@@ -454,6 +453,7 @@ class Host:
             if not self._is_closed and (self._following is None or self._following.done()):
                 self._following = self._begin(self._follow_tools())
             return
+
         if kind == "resources":
             self._documents.expire()
         await self._announce(kind)

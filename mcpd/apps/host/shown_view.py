@@ -90,7 +90,6 @@ class Conversation:
         self._bytes += size
 
     def set_context(self, view: str, tool: str, update: ModelContextUpdate) -> None:
-        """Set the context of a View for the model, instead of its previous one."""
         _, size = self._contexts.pop(view, (None, 0))
         self._context_bytes -= size
         size = len(encode((update.content, update.structured_content)))
@@ -103,7 +102,6 @@ class Conversation:
             self._context_bytes -= size
 
     def take_messages(self) -> list[ViewMessage]:
-        """Return the messages since the last call."""
         taken, self.messages, self._bytes = self.messages, [], 0
         return taken
 
@@ -178,7 +176,6 @@ class ShownView:
         self._turn()
 
     def receive(self, message: bytes | str) -> None:
-        """Take a message of the View or its proxy."""
         self._machine.receive(message, self._loop.time())
         self._turn()
 
@@ -337,7 +334,6 @@ class ShownView:
         self._turn()
 
     def progress(self, ask_id: int, progress: float, total: float | None, message: str | None) -> None:
-        """Report the progress of a forwarded request."""
         if ask_id in self._work:
             self.apply(lambda machine: machine.progress(ask_id, progress, total, message))
 
@@ -425,7 +421,6 @@ async def settle(value: _Maybe[T]) -> T:
 
 
 def host_capabilities(hooks: Hooks, server: ServerCapabilities) -> HostCapabilities:
-    """Return the capabilities that a host with these hooks offers to the Views of a server."""
     tools, resources = server.tools, server.resources
     return HostCapabilities(
         open_links=Empty() if hooks.open_link is not None else None,

@@ -198,7 +198,6 @@ class ToolCall:
 
     @property
     def is_over(self) -> bool:
-        """Whether there is a result or an error."""
         return self.raw_result is not None or bool(self.error)
 
     def stream_arguments(self, chunk: str) -> dict[str, Any] | None:
@@ -281,7 +280,6 @@ class ToolCall:
             apply(lambda machine: machine.tool_cancelled(error))
 
     def detach(self, apply: ApplyToView) -> None:
-        """Send nothing more to a View, because it is gone."""
         if apply in self._views:
             self._views.remove(apply)
 

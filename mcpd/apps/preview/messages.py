@@ -19,8 +19,6 @@ from mcpd.server.extensions.ui.csp_sources import UiCsp
 
 
 class Hello(Wire):
-    """The first message of a page, with the token of the address."""
-
     token: str
 
 
@@ -132,14 +130,10 @@ class CloseView(ViewId):
 
 
 class ViewLost(ViewId):
-    """The frame of the View is gone."""
-
     reason: str = "the frame is gone"
 
 
 class ViewMessage(ViewId):
-    """A message of a View or its proxy."""
-
     message: Raw
 
 

@@ -17,10 +17,7 @@ _STARTED_SECONDS = 0.05
 
 
 class Preview:
-    """`async with Preview(options) as preview:` connects to the server and listens.
-
-    `port` is the port of the page; 0 uses any free one. `folder` has the files of another page.
-    """
+    """`async with Preview(options) as preview:` connects to the server and listens. Port 0 uses any free one."""
 
     def __init__(self, options: SessionOptions, *, port: int = 0, folder: str | None = None) -> None:
         self.session = PreviewSession(options)

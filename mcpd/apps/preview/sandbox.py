@@ -91,10 +91,7 @@ _OTHER_HOST = Refusal(403, "The preview is not reached by this name; open the ad
 
 
 class Place(Struct, frozen=True, kw_only=True):
-    """The addresses of the frames of one View. `*_host` is the Host header of requests, `*_report` the path of reports.
-
-    The origin of the guest follows from its address in all profiles but `opaque`.
-    """
+    """The addresses of the frames of one View. `*_host` is the Host header of requests, `*_report` a path."""
 
     page_origin: str
     proxy_host: str
@@ -139,7 +136,6 @@ class Origins(Struct, frozen=True):
         return None
 
     def is_page(self, host: str | None, origin: str | None) -> bool:
-        """Return whether a request with these headers comes from the page, to the host that it was loaded from."""
         expected = self.page_origin(host)
         return expected is not None and origin == expected
 
@@ -173,10 +169,7 @@ class Origins(Struct, frozen=True):
 
 
 class PageFiles:
-    """Answers requests to the port of the page with the files of a folder, which has an index.html.
-
-    Files are read anew for each request. They contain no secret: the token of the API is only in the address.
-    """
+    """Answers requests to the port of the page with the files of a folder. They contain no secret."""
 
     def __init__(self, folder: str) -> None:
         self._folder = folder
@@ -245,8 +238,6 @@ def clear_cookies(request: HttpRequest) -> _Headers:
 
 
 class _Document(Struct):
-    """A document that waits for its frame."""
-
     body: bytes
     policy: str
     headers: _Headers
@@ -287,7 +278,6 @@ class Sandbox:
         self._reports[place.guest_host, place.guest_report] = _Reports(on_report, of_proxy=False)
 
     def remove(self, place: Place) -> None:
-        """Remove the documents of a View that have not been loaded, and accept no more reports."""
         for key in ((place.proxy_host, place.proxy_path), (place.guest_host, place.guest_path)):
             self._expire(key)
         self._reports.pop((place.proxy_host, place.proxy_report), None)
@@ -390,6 +380,7 @@ def _proxy_document(place: Place, grant: Grant, guest_origin: str, title: str) -
         f'<style nonce="{nonce}">{style}</style></head>'
         f'<body><script nonce="{nonce}">{_script("proxy.js", about)}</script></body></html>'
     )
+
     return html.encode(), policy
 
 

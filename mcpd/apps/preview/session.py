@@ -79,8 +79,6 @@ class SessionOptions(Struct, frozen=True, kw_only=True):
 
 
 class Page:
-    """A connected page: sends it notifications and requests, and matches its answers."""
-
     def __init__(self, channel: Channel) -> None:
         self._channel = channel
         self._requests: PendingRequests[PendingRequest] = PendingRequests("b")
@@ -106,7 +104,6 @@ class Page:
         self._requests.receive(answer)
 
     def closed(self) -> None:
-        """Fail all requests, because the page is gone."""
         self._is_gone = True
         self._requests.fail_all("the page is gone")
         self._requests.take_all()
@@ -117,8 +114,6 @@ class NoAnswer(McpdError):
 
 
 class Questions:
-    """The questions of one preview to the user. `pages` are the connected ones."""
-
     def __init__(self, pages: Iterable[Page]) -> None:
         self._pages = pages
         self._count = 0
@@ -213,7 +208,6 @@ class StaleViews:
         return "" if document == view.document else "the declarations of its document have changed"
 
     def watch(self, view: ShownView) -> None:
-        """Subscribe to the resource of a View, if the server offers subscriptions."""
         uri = view.document.uri
         resources = self._host.client.server_capabilities.resources
         if resources is not None and resources.subscribe and uri not in self._subscribed:
@@ -263,7 +257,6 @@ class PreviewSession:
 
     @property
     def context(self) -> HostContext:
-        """The host context of a View, unless it has one of its own."""
         return merge(default_context(), _CONTEXT) if self._host is None else self._host.context
 
     async def connect(self, version: str | None) -> ServerInfo:
@@ -297,7 +290,6 @@ class PreviewSession:
         return info
 
     def info(self) -> ServerInfo:
-        """Return the description of the server; only the state if it is not connected."""
         if self._host is None:
             return ServerInfo()
 
@@ -360,7 +352,6 @@ class PreviewSession:
     # --------------------------------------------------------------------------------------- Views
 
     def show(self, view: ShownView, page: Page) -> None:
-        """Assign a View to the page that shows it, until the View is gone."""
         self.showing[view.id] = page
         view.ended.add_done_callback(lambda _: self.showing.pop(view.id, None))
         if self._stale_views is not None:

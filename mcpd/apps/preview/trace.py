@@ -50,8 +50,6 @@ class TraceEntry(Struct, frozen=True):
 
 
 class _FilteredView:
-    """The entries that pass one filter: their numbers, and how many entries have been tested."""
-
     def __init__(self, wanted: TraceFilter) -> None:
         self.numbers: list[int] = []
         self.seen = 0
@@ -70,6 +68,7 @@ class _FilteredView:
             method = (entry.method or "").lower()
             if not any(part in method for part in self._methods):
                 return False
+
         return not self._text or self._text in entry.data.lower()
 
     def _concerns(self, entry: TraceEntry) -> bool:
@@ -111,7 +110,6 @@ class Trace:
         self._append(entry)
 
     def add_note(self, sender: str, receiver: str, note: str) -> None:
-        """Add a note about something other than a message: an invalid frame, or the end of the connection."""
         self._append(TraceEntry(self.total, self._now(), sender, receiver, "invalid", None, None, b"", note=note))
 
     def _now(self) -> float:

@@ -129,7 +129,6 @@ class PageViews:
         return _info(opened)
 
     async def reload(self, view_id: str) -> ViewInfo:
-        """Close a View and open it again with its current document and tool."""
         opened = self._find(view_id)
         host, call = self._session.host, opened.shown.call
         await host.refresh_tools()
@@ -142,7 +141,6 @@ class PageViews:
         return await self.open(call, opened.call_id, opened.context)
 
     async def close(self, view_id: str, reason: str) -> bool:
-        """Close a View, and return whether it answered the teardown."""
         ended = await self._find(view_id).shown.close(reason)
         return isinstance(ended, Closed) and ended.clean
 
@@ -162,7 +160,6 @@ class PageViews:
     # --------------------------------------------------------------------------------------- messages
 
     def receive(self, view_id: str, message: Raw) -> None:
-        """Take a message of a View or its proxy; without effect if the View is gone."""
         opened = self._open.get(view_id)
         if opened is None:
             return
@@ -216,7 +213,6 @@ class PageViews:
         change_contexts([opened.shown for opened in self._open.values()], delta)
 
     def allow(self, view_id: str, name: str) -> None:
-        """Allow a permission to all future Views of the document of a View."""
         uri = self._find(view_id).shown.document.uri
         self._allowed.setdefault(uri, set()).add(name)
 

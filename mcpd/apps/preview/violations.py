@@ -141,11 +141,8 @@ def refusal_of(violation: Violation, granted: UiCsp | None) -> Refusal | None:
 
 
 def explain_violation(violation: Violation) -> dict[str, Any]:
-    """Return the event of a violation for the page.
-
-    `domain` and `field` are the declaration that would allow it; without a field none does. `harmless` means that
-    libraries try this and work without it.
-    """
+    # `domain` and `field` are the declaration that would allow it; without a field none does. `harmless` means that
+    # libraries try this and work without it.
     refused = refusal_of(violation, None)
     return {
         "kind": "violation",
@@ -266,4 +263,5 @@ def split_url(url: str) -> SplitResult | None:
         _ = parts.port
     except ValueError:
         return None
+
     return None if parts.scheme in _DEFAULT_PORTS and not parts.hostname else parts

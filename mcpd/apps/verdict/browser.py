@@ -64,6 +64,7 @@ def find_browser(named: str | None = None, environment: Mapping[str, str] = os.e
             if found is None:
                 raise ConfigurationError(f"{source} {name}: there is no such program; {HOW_TO_GET_ONE}")
             return found
+
     return next((found for name in _PROGRAMS if (found := shutil.which(name, path=path))), None)
 
 
@@ -89,7 +90,6 @@ class AppBrowser:
 
     @property
     def name(self) -> str:
-        """The name and version of the browser, for the report."""
         return f"Chromium {self._browser.version}"
 
     def on_event(self, view: ShownView, event: Event) -> None:

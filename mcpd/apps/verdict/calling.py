@@ -48,7 +48,6 @@ class _Generator:
         self._root = root
 
     def value(self, schema: object, name: str, depth: int) -> Any:
-        """Return a value for a schema, or None for an unsupported schema."""
         if depth > _MAX_DEPTH:
             return None
         schema = self._resolved(schema, depth)
@@ -129,6 +128,7 @@ def _given(schema: Mapping[str, Any]) -> tuple[Any] | None:
         values = schema.get(name)
         if isinstance(values, list) and values:
             return (values[0],)
+
     return None
 
 
@@ -178,8 +178,6 @@ _FALLBACK = ("text-fallback", "Hosts without Apps receive a text")
 
 
 class CalledTool(NamedTuple):
-    """The call of the tool of an app, and the checks of it."""
-
     call: ToolCall | None
     """None if no tool was called."""
     arguments: dict[str, Any]
@@ -222,6 +220,7 @@ def _choose_tool(app: App, given: Mapping[str, Mapping[str, Any]]) -> tuple[Tool
     for tool in tools:
         if tool.annotations is None or not tool.annotations.destructive_hint:
             return tool, ""
+
     return None, f"{tools[0].name} is declared destructive: to call it, add --call '{tools[0].name}={{…}}'"
 
 

@@ -62,8 +62,6 @@ _PRELOADS: Final[dict[str, Kind]] = {
 
 
 class Load(NamedTuple):
-    """An address that an element of the document loads."""
-
     kind: Kind
     url: str
     element: str

@@ -64,11 +64,7 @@ class ServerApps(Struct, kw_only=True):
 
 
 async def read_apps(client: Client, wanted: Sequence[str] = (), called: Iterable[str] = ()) -> ServerApps:
-    """List and read the apps of a server: those that `wanted` names by URI, name or tool, or all.
-
-    `called` are the tools for which the user gave arguments. Raises ConfigurationError if the server has no app or a
-    name is unknown, and whatever the client raises.
-    """
+    """Read the apps of a server, or those that `wanted` names by URI, name or tool. Raises ConfigurationError."""
     tools = await client.list_tools()
     resources: list[Resource] = []
     error = ""

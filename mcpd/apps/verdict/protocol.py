@@ -146,6 +146,7 @@ def _own_tools_check(trial: Trial, answer: Any) -> Check:
         text = "it declares tools and does not answer tools/list"
         advice = "answer it, or leave tools out of appCapabilities"
         findings.append(failure(text, advice, "APP-V-06"))
+
     return checked(*_OWN_TOOLS, findings, f"{len(tools or ())} tools", ["APP-V-06"])
 
 

@@ -27,8 +27,6 @@ _EXTRA_HEIGHT: Final = 300
 
 
 class Appearance(NamedTuple):
-    """The text and the picture of a View, to be compared with those of another trial."""
-
     text: str = ""
     picture: str = ""
 

@@ -229,7 +229,6 @@ def checked(name: str, title: str, findings: Iterable[Finding], ok: str, rules: 
 
 
 def skipped(name: str, title: str, why: str, rules: Sequence[str] = ()) -> Check:
-    """Return a check that was not made, with the reason."""
     return Check(name=name, title=title, status="skipped", text=why, rules=tuple(rules))
 
 

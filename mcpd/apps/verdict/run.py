@@ -94,7 +94,6 @@ class _AppTrials:
 
     @asynccontextmanager
     async def open(self, quirks: Quirks = _NO_QUIRKS, *, spied: bool = False) -> AsyncIterator[Trial]:
-        """Open a trial as soon as the limit allows it."""
         context = _context("light", _WIDE[0])
         opening = open_trial(
             self.browser, self.host, self.call, quirks=quirks, context=context, size=_WIDE, spied=spied
@@ -205,6 +204,7 @@ async def _spied_check(trials: _AppTrials) -> Check:
             if is_live:
                 await trial.settle()
                 trials.without_result = await rendering.appearance_of(trial)
+
     return spy_check(log, is_live=is_live)
 
 

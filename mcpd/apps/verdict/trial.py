@@ -188,6 +188,7 @@ class Trial:
                 clip: FloatRect = {"x": 0, "y": 0, "width": width, "height": height}
                 taken = await self.page.screenshot(clip=clip, full_page=True, caret="initial", timeout=10_000)
                 return b64encode(taken).decode()
+
         return ""
 
     # --------------------------------------------------------------------------- events of the browser
@@ -316,10 +317,7 @@ async def open_trial(
     size: tuple[int, int],
     spied: bool,
 ) -> AsyncIterator[Trial]:
-    """Show the View of a call on a page. With `spied`, spy.js runs in it and it receives neither input nor result.
-
-    Raises what `Host.prepare_view` raises, and ConfigurationError if the View makes the page unresponsive.
-    """
+    """Show the View of a call on a page. With `spied`, spy.js runs in it and it receives neither input nor result."""
     from playwright.async_api import Error
 
     async with browser.page(*size, scheme=context.theme or "light", spied=spied) as page:

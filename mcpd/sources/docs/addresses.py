@@ -37,7 +37,6 @@ class Addresses(Struct, frozen=True):
         return self.base + (self.section_form.replace("{section}", quoted(name)) if name else "overview")
 
     def url(self, path: str) -> str:
-        """Return the URL at which a page is published, or ""."""
         return self.base_url and self.base_url + self.published(path)
 
     def published(self, path: str) -> str:
@@ -74,8 +73,6 @@ _MARKS = r"[`*]|\[([^\]]*)\]\([^)]*\)"
 
 
 class PageHead(Struct, frozen=True):
-    """The title, description and slug in the first lines of a page; each may be ""."""
-
     title: str = ""
     description: str = ""
     slug: str = ""

@@ -33,8 +33,6 @@ class File(Struct, frozen=True):
 
 
 class Tree(Struct, frozen=True):
-    """The documents found by a scan, by path, and the files that were left out."""
-
     files: dict[str, File]
     left_out: list[LeftOut]
 

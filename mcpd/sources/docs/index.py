@@ -89,7 +89,7 @@ class Store:
                 self.reader.execute("COMMIT")
 
     def generation(self, connection: sqlite3.Connection) -> str:
-        """Return an identifier that changes with each change of the index and with each new index."""
+        # Each new index has another identity, so that a cursor of an old one is not taken for its own.
         rows = dict(connection.execute("SELECT name, value FROM meta WHERE name IN ('identity', 'generation')"))
         return f"{rows['identity']}.{rows['generation']}"
 

@@ -84,7 +84,6 @@ class Library:
 
     @property
     def left_out(self) -> list[LeftOut]:
-        """The first 200 files that are not pages, with the reasons."""
         return self._index.left_out
 
     async def aclose(self) -> None:
@@ -94,7 +93,7 @@ class Library:
     # -- lists and pages -------------------------------------------------------------------------
 
     async def overview(self) -> Overview:
-        """Return the sections with their numbers of pages. Does not wait for the index."""
+        # The index is not needed for this.
         return await self._run(self._overview)
 
     async def list_pages(self, section: str | None = None) -> list[PageInfo]:
@@ -110,7 +109,6 @@ class Library:
         return await self._run(read_image, self.folder, path, self.settings)
 
     async def names(self) -> dict[str, str]:
-        """Return the names that links use for pages, for `render` and `resolved`."""
         return await self._run(lambda: names_of(self._files()))
 
     # -- questions -------------------------------------------------------------------------------

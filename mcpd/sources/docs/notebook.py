@@ -93,8 +93,6 @@ class CodeCell(_Part, frozen=True, tag="code"):
 
 
 class RawCell(_Part, frozen=True, tag="raw"):
-    """Text that is neither Markdown nor code."""
-
     source: str
 
 
@@ -227,7 +225,6 @@ def _final(text: str) -> str:
 
 
 def shortened(text: str, limit: int = MAX_TEXT) -> str:
-    """Return the beginning and the end of a text that is longer than `limit`."""
     if len(text) <= limit:
         return text
     half = limit // 2

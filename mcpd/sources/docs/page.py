@@ -98,7 +98,6 @@ def site_path(path: str) -> str:
 
 
 def section_of(path: str) -> str:
-    """Return the section of a page: its top-level folder, or "" at the top."""
     return without_number(path.split("/", 1)[0]) if "/" in path else ""
 
 
@@ -217,8 +216,6 @@ class SearchHit(Place, frozen=True):
 
 
 class SearchResult(Struct, frozen=True):
-    """The matching pages, best first."""
-
     hits: list[SearchHit]
     total: int
     """The number of matching pages, at most 100."""
@@ -235,8 +232,6 @@ class CodeHit(Place, frozen=True):
 
 
 class CodeResult(Struct, frozen=True):
-    """The matching blocks of code, best first."""
-
     hits: list[CodeHit]
     total: int
     """The number of matching blocks, at most 100."""

@@ -205,8 +205,6 @@ def read_image(folder: str, path: str, settings: DocsSettings, limit: int = MAX_
 
 
 class PageImages:
-    """The images of one page as `data:` URLs, for `render`."""
-
     def __init__(self, folder: str, page: str, settings: DocsSettings) -> None:
         self._folder = folder
         self._page = page

@@ -252,7 +252,6 @@ class Cursors:
         return start
 
     def next(self, start: int, limit: int, number: int) -> str | None:
-        """Return the cursor of the next page of results, or None at the end."""
         if start + limit >= number:
             return None
         return base64.urlsafe_b64encode(f"{start + limit}.{self._mark}".encode("ascii")).decode("ascii")
@@ -261,7 +260,6 @@ class Cursors:
 def search_result(
     state: State, section: str | None, *, query: str, kind: str | None, limit: int, cursor: str | None
 ) -> SearchResult:
-    """Return the pages for a query. Raises BadCursor."""
     limit = max(1, min(limit, MAX_LIMIT))
     cursors = Cursors(state.generation, [query, section, kind], MAX_HITS)
     start = cursors.start(cursor)
@@ -297,7 +295,6 @@ _MAX_CODE_CHUNKS = 400
 def code_result(
     state: State, section: str | None, *, words: str, language: str | None, limit: int, cursor: str | None
 ) -> CodeResult:
-    """Return code blocks for a query. Raises BadCursor."""
     limit = max(1, min(limit, MAX_LIMIT))
     cursors = Cursors(state.generation, [words, language, section], MAX_HITS)
     start = cursors.start(cursor)

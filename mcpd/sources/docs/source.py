@@ -58,7 +58,7 @@ class ListResource(Stamped, ResourceEntry):
     """The pages of a section with their descriptions. The section "" is the overview: all sections and their pages."""
 
     def __init__(self, tree: Tree, section: str, paths: tuple[str, ...]) -> None:
-        """Two are equal if they list the same paths."""
+        # Two are equal if they list the same paths.
         self.key = tree.addresses.section(section)
         self.stamp = paths
         self._tree = tree
@@ -200,7 +200,6 @@ class Profile(Struct, kw_only=True, rename="kebab", forbid_unknown_fields=True, 
 
 
 def profile_of(table: DocsTable) -> Profile:
-    """Return the profile named by `tools`, or one with these tools."""
     if not isinstance(table.tools, str):
         return Profile(tools=table.tools)
     import tomllib
@@ -303,7 +302,7 @@ class Tree:
         return tool_of(self._server, getattr(self.answers, wording.does), wording, names, UI_NAME)
 
     def scan(self, report: Report) -> None:
-        """Scan the folder if it may have changed, and report the files that are left out. No file is read."""
+        # No file is read, so that a large folder does not delay the start.
         if self._is_stale:
             self._is_stale = False
             self._found = Report(report.root)
@@ -362,7 +361,6 @@ class Tree:
 
     @property
     def paths(self) -> Sequence[str]:
-        """The paths of the pages at the last scan."""
         return list(self._pages)
 
     def head(self, path: str) -> PageHead:

@@ -192,8 +192,6 @@ Project = Callable[[dict[str, Any]], dict[str, Any]]
 
 
 class Shape(Struct, frozen=True):
-    """The type of a tool's result, and the function that converts the data to it."""
-
     kind: type[Struct]
     project: Project
 
@@ -278,7 +276,6 @@ def text_of(result: Any, name: str, tools: dict[Doing, str], cursor: str) -> str
 
 
 def links_of(result: Any) -> list[ContentBlock]:
-    """Return links to the pages of a result."""
     if not isinstance(result, SearchResults | LookupResults):
         return []
     pages = {one.uri: one for one in result.results}

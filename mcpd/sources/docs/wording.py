@@ -37,8 +37,6 @@ class Argument(Struct, frozen=True):
 
 
 class Wording(Struct, frozen=True, kw_only=True):
-    """One tool for callers."""
-
     does: Doing
     name: str
     title: str
@@ -210,7 +208,6 @@ class LazyTool(ToolEntry):
 
     @property
     def mirrors(self) -> Sequence[Mirror]:
-        """The arguments that HTTP headers repeat."""
         return self.made().mirrors
 
     def listed(self, active: ActiveExtensions) -> Tool:

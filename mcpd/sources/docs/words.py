@@ -52,7 +52,6 @@ def storable(text: str) -> str:
 
 
 def words_of(text: str) -> tuple[str, ...]:
-    """Split a text into words like the index."""
     return tuple(word for part in _WORD.findall(indexed(text)) for word in part.split("_") if word)
 
 
@@ -94,7 +93,6 @@ class Vocabulary:
 
     @classmethod
     def read(cls, connection: sqlite3.Connection) -> Vocabulary:
-        """Read the words of an index, which takes some milliseconds for a thousand pages."""
         return cls(connection.execute("SELECT term, doc FROM vocabulary LIMIT ?", (_MAX_VOCABULARY,)))
 
     def corrected(self, word: str) -> list[str]:

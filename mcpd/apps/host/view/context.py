@@ -132,7 +132,6 @@ class ContextFeed:
 
     @property
     def modes(self) -> list[DisplayMode]:
-        """The modes in which the View may be shown."""
         host = self._host_modes if self._host_modes is not None else [self.mode]
         return shared_modes(host, self._view_modes)
 

@@ -99,16 +99,12 @@ class NoParams(Wire):
 
 
 class InitializeParams(Wire, kw_only=True):
-    """`ui/initialize`."""
-
     app_info: Implementation
     app_capabilities: AppCapabilities
     protocol_version: str
 
 
 class OpenLinkParams(Wire):
-    """`ui/open-link`."""
-
     url: str
 
 
@@ -119,21 +115,17 @@ class MessageParams(Wire, kw_only=True):
 
 
 class DisplayModeParams(Wire):
-    """`ui/request-display-mode`."""
-
     mode: DisplayMode
 
 
 class UpdateModelContextParams(Wire, kw_only=True):
-    """`ui/update-model-context`. Without both members it removes the previous context."""
-
+    # Without both members, the View removes the previous context.
     content: list[ContentBlock] | None = None
     structured_content: dict[str, Any] | None = None
 
 
 class DownloadFileParams(Wire):
-    """`ui/download-file` (D)."""
-
+    # `ui/download-file` is in the later draft only.
     contents: list[EmbeddedResource | ResourceLink]
 
 
@@ -150,15 +142,11 @@ class CallParams(Wire, kw_only=True):
 
 
 class CallToolParams(CallParams, kw_only=True):
-    """`tools/call`."""
-
     name: str
     arguments: Raw = Raw(b"")
 
 
 class ReadResourceParams(CallParams, kw_only=True):
-    """`resources/read`."""
-
     uri: str
 
 

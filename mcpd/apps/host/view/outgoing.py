@@ -60,7 +60,6 @@ class AppTools:
 
     @property
     def tools(self) -> Sequence[Tool]:
-        """The tools of the last complete list."""
         return list(self._tools.values())
 
     def start(self) -> bool:
@@ -136,11 +135,11 @@ def model_names(call: str, view_id: str, tools: Iterable[Tool], taken: Collectio
             number += 1
             name = f"{stem}_{number}"
         names[name] = tool
+
     return names
 
 
 def read_result(result: Raw) -> CallToolResult:
-    """Decode the answer of a View to `tools/call`. Raises InvalidParams if it is not a CallToolResult."""
     try:
         return decode(result, type=CallToolResult)
     except MALFORMED as error:
@@ -151,8 +150,6 @@ Purpose: TypeAlias = Literal["teardown", "ping", "list", "call"]
 
 
 class _Sent(PendingRequest, kw_only=True, eq=False):
-    """A request that the View has to answer before its deadline."""
-
     purpose: Purpose
     tool: str = ""
 
@@ -174,7 +171,6 @@ class Outgoing:
 
     @property
     def deadline(self) -> float | None:
-        """The time at which the first answer is overdue."""
         return self._sent.deadline
 
     def mount(self, *, offers_tools: bool) -> None:
@@ -228,7 +224,6 @@ class Outgoing:
     # ---------------------------------------------------------------------------------- answers
 
     def awaits(self, call_id: object) -> bool:
-        """Return whether an answer with this id is expected."""
         return call_id in self._sent
 
     def receive(self, message: Response | Failure, now: float) -> Purpose | None:
@@ -241,6 +236,7 @@ class Outgoing:
             self._on_tools_page(message, now)
         elif sent.purpose == "call":
             self._on_tool_answer(sent, message)
+
         return sent.purpose
 
     def overdue(self, now: float) -> list[Purpose]:
@@ -322,14 +318,12 @@ class OpeningCall:
         self._due: dict[str, Any] = {}
 
     def partial(self, arguments: Mapping[str, Any] | Raw) -> bool:
-        """Report the arguments that the model has written so far. Returns False if it is too late for that."""
         if self._has_input or self.ended:
             return False
         self._due[messages.TOOL_INPUT_PARTIAL] = messages.ToolInputParams(as_object(arguments, "partial tool input"))
         return True
 
     def input(self, arguments: Mapping[str, Any] | Raw | None) -> bool:
-        """Report the complete arguments. Returns False if the call has ended, raises LocalProtocolError if repeated."""
         if self._has_input:
             raise LocalProtocolError("tool input is sent once per View; open another View for another call")
         if self.ended:
@@ -339,7 +333,6 @@ class OpeningCall:
         return True
 
     def result(self, result: Any) -> bool:
-        """Report the result of the call, `isError` or not. Returns False if the call had ended."""
         if self.ended:
             return False
         # Views rely on the member, which a CallToolResult must have.
@@ -353,7 +346,6 @@ class OpeningCall:
         return True
 
     def cancelled(self, reason: str) -> bool:
-        """Report that the call was cancelled or failed without a result. Returns False if the call had ended."""
         if self.ended:
             return False
         self._due[messages.TOOL_CANCELLED] = messages.ToolCancelledParams(reason)

@@ -342,6 +342,7 @@ class Incoming:
         self._in_flight.add(asked)
         if isinstance(outcome, ModelContextUpdate):
             self._view_state.open_updates += 1
+
         self._output.events.append(outcome)
         return None
 
@@ -366,7 +367,6 @@ class Incoming:
         return asked
 
     def is_open(self, asked: ViewRequest) -> bool:
-        """Return whether the View still expects the answer."""
         return self._in_flight.is_open(asked)
 
     def answer(self, asked: ViewRequest, result: Any) -> None:
@@ -406,7 +406,6 @@ class Incoming:
             self._output.error(asked.id, Denied(reason))
 
     def fail(self, ask_id: int, error: Exception) -> None:
-        """Report that an ask failed. The View receives a JSON-RPC error of the server unchanged."""
         asked = self.get(ask_id)
         if not self._done(asked):
             return
@@ -420,7 +419,6 @@ class Incoming:
             self._output.error(asked.id, InternalError())
 
     def progress(self, ask_id: int, progress: float, total: float | None, message: str | None) -> None:
-        """Send the progress of an ask with the token of the View, if it gave one and has no answer yet."""
         asked = self._asked.get(ask_id)
         if asked is not None and self.is_open(asked) and asked.progress_token is not None:
             token = asked.progress_token
@@ -428,7 +426,6 @@ class Incoming:
             self._output.notify(messages.PROGRESS, params)
 
     def take_model_context(self) -> ModelContextUpdate | None:
-        """Return the context that the View gave for the model, once."""
         if not self._has_new_context:
             return None
         self._has_new_context = False

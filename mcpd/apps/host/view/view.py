@@ -122,7 +122,6 @@ class View:
     # ---------------------------------------------------------------------------------------- queues
 
     def events(self) -> list[Event]:
-        """Return the events since the last call."""
         events, self._output.events = self._output.events, []
         return events
 
@@ -141,6 +140,7 @@ class View:
         if self._step_deadline is not None and now >= self._step_deadline:
             seconds = self.settings.limits.step_seconds
             self._end(ViewPhase.FAILED, Failed(f"{_OVERDUE[self.state]} within {seconds:g} seconds"))
+
         for purpose in self._outgoing.overdue(now):
             if purpose == "teardown":
                 self._end(ViewPhase.GONE, Closed(self._closing_reason, clean=False))

@@ -38,15 +38,13 @@ log = logging.getLogger("mcpd.host")
 
 
 class ViewOutput:
-    """The messages for a View, the events for the program, and the lines for the log.
-
-    `name` is the name of the View in the log. While `is_muted`, the View may not even receive an error.
-    """
+    """The messages for a View, the events for the program, and the lines for the log."""
 
     def __init__(self, name: str) -> None:
         self.name = name
         # Logs a few faults of each kind, then only how many there were.
         self._faults = Faults(log)
+        # While muted, the View may not even receive an error.
         self.is_muted = True
         self.messages: list[bytes] = []
         self.events: list[Event] = []
@@ -81,8 +79,6 @@ class ViewOutput:
 
 
 class MessageReader:
-    """Reads the messages of one View and limits their size and rate."""
-
     def __init__(self, limits: ViewLimits, output: ViewOutput) -> None:
         self._limits = limits
         self._output = output

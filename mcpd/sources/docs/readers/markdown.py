@@ -157,7 +157,6 @@ def _read_underline(whole: str, mark: re.Match[str], floor: int, found: Lines) -
 
 
 def plain_text(markup: str) -> str:
-    """Return a line of Markdown without markup."""
     if not _MARKUP.search(markup):
         return markup
     text = _IMAGE_OR_LINK.sub(r"\1", markup)
@@ -191,7 +190,6 @@ def slug(title: str) -> str:
 
 
 def titled(titles: list[Title]) -> Iterator[Title]:
-    """Yield the headings with plain titles and unique anchors."""
     taken: dict[str, int] = {}
     for title in titles:
         anchor = ""
@@ -212,7 +210,6 @@ _LANGUAGE = re.compile(r"\{?\.?([A-Za-z0-9_+#.-]+)")
 
 
 def read_markdown(path: str, data: bytes) -> Page:
-    """Return the page of a Markdown file. Raises UnreadablePage if it is not text."""
     front, text = split_page(decoded(data))
     return markdown_page(path, text, "markdown", front)
 
@@ -318,13 +315,11 @@ _TITLES = ("title", "label", "heading", "name", "summary", "alt")
 
 
 def read_mdx(path: str, data: bytes) -> Page:
-    """Return the page of an MDX file. Raises UnreadablePage if it is not text."""
     front, text = split_page(decoded(data))
     return markdown_page(path, readable(text), "mdx", front)
 
 
 def readable(text: str) -> str:
-    """Return an MDX text as Markdown."""
     if not any(sign in text for sign in ("<", "{", "import ", "export ")):
         return text
     kept: list[str] = []

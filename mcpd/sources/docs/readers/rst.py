@@ -52,7 +52,7 @@ class _IgnoredDirective(_UnknownDirective):
 
 
 def accept_all() -> None:
-    """Make docutils accept all directives and roles in this process."""
+    # docutils looks directives and roles up in tables of its own, which are changed for the whole process.
     if getattr(directives, "mcpd_accepts_all", False):
         return
     known_directive, known_role = directives.directive, roles.role
