@@ -47,8 +47,8 @@ def folder_at(folder: str) -> ServerFolder:
 
 
 def folder_here(*, has_demo: bool = True) -> ServerFolder | None:
-    # Configuration files of other users are ignored, because everybody may write to folders such as `/tmp`. If a file
-    # or folder beside them is a server, the error names it, so that nobody serves another folder than they meant.
+    # Configuration files of other users are ignored, because everybody may write to folders such as `/tmp`. If another
+    # server is here, ConfigurationError is raised; it mentions `--demo` if the command `has_demo`.
     try:
         here = os.getcwd()
     except OSError:  # the current folder was deleted

@@ -197,7 +197,6 @@ class Relay:
         *,
         hosts: Iterable[str] = (),
         limits: WebSocketLimits | None = None,
-        wait_seconds: float = 10.0,
     ) -> None:
         # `origin` is that of the page (`http://host:port`), `hosts` are further names of this machine.
         self._address = parse(address)
@@ -209,7 +208,7 @@ class Relay:
         guard = Guard(Access(hosts=tuple(hosts)), self._address.host)
         self._prepare_view = prepare_view
         self._endpoint = _ViewEndpoint(guard, limits or WebSocketLimits(), origin.lower())
-        self._wait_seconds = wait_seconds
+        self._wait_seconds = 10.0
         self._acceptor: Acceptor | None = None
         self._is_listening = False
         self.base_url = ""

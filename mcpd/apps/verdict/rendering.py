@@ -45,13 +45,13 @@ async def appearance_of(trial: Trial) -> Appearance:
     return Appearance(await trial.evaluate("(look) => look.text()") or "", await trial.picture())
 
 
-async def differs_from(trial: Trial, other: Appearance, seconds: float = 3.0) -> bool:
-    """Return whether the View looks different from another trial, now or within this time."""
+async def differs_from(trial: Trial, other: Appearance) -> bool:
+    """Return whether the View looks different from another trial, now or within three seconds."""
 
     async def differs() -> bool:
         return await appearance_of(trial) != other
 
-    return await _wait_until(trial, differs, seconds)
+    return await _wait_until(trial, differs, 3.0)
 
 
 async def _wait_until(trial: Trial, condition: Callable[[], Awaitable[bool]], seconds: float) -> bool:

@@ -122,7 +122,7 @@ class Answers:
         )
 
     async def read_section(self, section: str, cursor: str | None = None) -> SectionText:
-        # Long sections come in parts, because models read results as a whole.
+        # The result has as many pages as fit into it, starting at the cursor.
         try:
             infos = await self.library.list_pages(_library_section(section))
         except UnknownSection as error:

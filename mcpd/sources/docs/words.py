@@ -133,7 +133,7 @@ def named_like(name: str, paths: Iterable[str]) -> str | None:
     return last_parts[0] if len(last_parts) == 1 else None
 
 
-def near_names(name: str, names: Iterable[str], limit: int = 5) -> list[str]:
+def near_names(name: str, names: Iterable[str]) -> list[str]:
     """Return the names that are most similar to a name, by shared pairs of letters and common beginnings."""
     wanted = letters_of(name)[:_MAX_LENGTH]
     pairs = _pairs(wanted)
@@ -149,7 +149,7 @@ def near_names(name: str, names: Iterable[str], limit: int = 5) -> list[str]:
         if score >= 0.35:
             found.add((-score, known))
 
-    return [known for _, known in sorted(found)[:limit]]
+    return [known for _, known in sorted(found)[:5]]
 
 
 def _pairs(text: str) -> set[str]:

@@ -52,7 +52,7 @@ class _IgnoredDirective(_UnknownDirective):
 
 
 def accept_all() -> None:
-    # docutils looks directives and roles up in tables of its own, which are changed for the whole process.
+    # docutils keeps these functions in its modules, so that the change concerns the whole process.
     if getattr(directives, "mcpd_accepts_all", False):
         return
     known_directive, known_role = directives.directive, roles.role
