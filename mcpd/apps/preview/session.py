@@ -151,8 +151,6 @@ def _answer(task: asyncio.Future[Any]) -> dict[str, Any] | None:
 
 
 class StaleViews:
-    """Finds the stale Views of one host. `on_stale` receives each of them once, with the reason."""
-
     def __init__(self, host: Host, on_stale: Callable[[ShownView, str], None]) -> None:
         self._host = host
         self._on_stale = on_stale

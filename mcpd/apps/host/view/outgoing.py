@@ -47,8 +47,6 @@ _UNFIT = re.compile(r"[^A-Za-z0-9_-]+")
 
 
 class AppTools:
-    """The tools of one View, as far as it has listed them."""
-
     def __init__(self, limit: int, *, offered: bool = False) -> None:
         self.offered = offered
         self._limit = limit
