@@ -232,8 +232,7 @@ def _as_dict(schema: Schema | Raw) -> dict[str, Any]:
 
 
 class _Joined(Generic[E]):
-    """An entry of one of the servers. Equal to another one of the same entry."""
-
+    # An entry of one of the servers. Equal to another one of the same entry.
     def __init__(self, key: str, part: Server, entry: E) -> None:
         self.key = key
         self._part = part

@@ -182,8 +182,7 @@ def guarded(
 
 
 class _Life:
-    """One period in which a lifespan is open, in the event loop that opened it. Must be made there."""
-
+    # One period in which a lifespan is open, in the event loop that opened it. Must be made there.
     def __init__(self, lifespan: Lifespan) -> None:
         self.loop: AbstractEventLoop = asyncio.get_running_loop()
         # Futures of threads, because other event loops may wait for them.

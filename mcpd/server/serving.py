@@ -113,7 +113,7 @@ def _print_hint(text: str) -> None:
 
 
 def _fast_loop() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    """Return uvloop's factory if it is installed; it is faster with sockets."""
+    # Return uvloop's factory if it is installed; it is faster with sockets.
     try:
         import uvloop
     except ImportError:
@@ -182,10 +182,8 @@ async def serve(server: ServerCore, settings: Settings, exit_deadline: ExitDeadl
 
 
 def _use_service_manager(settings: Settings, stop: Stop) -> None:
-    """Take sockets from a service manager and notify it when ready; let a parent process stop this one.
-
-    Raises ConfigurationError.
-    """
+    # Take sockets from a service manager and notify it when ready; let a parent process stop this one.
+    # Raises ConfigurationError.
     if settings.overseer is not None:
         settings.overseer.take_stop(partial(stop.ask, "the parent process requested it"))
     if any(each is not None and each.startswith("fd:") for each in (settings.http, settings.ws, settings.metrics)):
@@ -228,8 +226,7 @@ def _apply(server: ServerCore, settings: Settings) -> None:
 
 
 class _Clients:
-    """All listeners of one server, and the connections of their clients."""
-
+    # All listeners of one server, and the connections of their clients.
     def __init__(self, server: ServerCore, stop: Stop) -> None:
         self._server = server
         self._stop = stop
@@ -243,7 +240,7 @@ class _Clients:
         self._observers = ExitStack()
 
     async def watch(self, settings: Settings) -> None:
-        """Start metrics and the control socket, before the first client. Raises ConfigurationError."""
+        # Start metrics and the control socket, before the first client. Raises ConfigurationError.
         if settings.overseer is not None:
             self._watching = settings.overseer.new_watcher(self._server, lambda: self.connections)
         else:
@@ -261,7 +258,7 @@ class _Clients:
             self._observers.callback(tracing.stop)
 
     def write_wire_log(self, path: str) -> None:
-        """Record each frame. Raises ConfigurationError for a file that cannot be written."""
+        # Record each frame. Raises ConfigurationError for a file that cannot be written.
         from mcpd.transports.recorder import WireLog
 
         wire_log = WireLog(path)
@@ -307,7 +304,7 @@ class _Clients:
         self._observers.close()
 
     def _accept(self, channel: Channel, *, is_only: bool = False) -> Receiver:
-        """Return a connection for a client; see `channel.Accept`."""
+        # Return a connection for a client; see `channel.Accept`.
         opening = Opening(principal=channel.origin().user.id, peer=getattr(channel, "peer", ""))
         connection = self._server.connect(channel, opening)
         self._accepted.add(connection)
@@ -318,7 +315,7 @@ class _Clients:
         return connection
 
     def _leave(self, connection: ServerConnection) -> None:
-        """One of many clients has left: cancel its calls."""
+        # One of many clients has left: cancel its calls.
         self._accepted.discard(connection)
         connection.abort()
 
@@ -331,11 +328,9 @@ class _Clients:
 
 
 async def _open(lifespan: Lifespan, stop: Stop) -> bool:
-    """Open the lifespan. Returns False if the server was stopped before that.
-
-    On stdio calls are read meanwhile, and wait, because only reading shows the end of the input. Raises
-    ConfigurationError.
-    """
+    # Open the lifespan. Returns False if the server was stopped before that.
+    # On stdio calls are read meanwhile, and wait, because only reading shows the end of the input. Raises
+    # ConfigurationError.
     lifespan.hold(stop)
     opening = asyncio.ensure_future(lifespan.open())
     try:

@@ -182,7 +182,7 @@ def _write_stderr(line: str) -> None:
 
 
 def _is_default(handler: Any) -> bool:
-    """Return whether a signal's handler is Python's own, or set by `asyncio.run`."""
+    # Return whether a signal's handler is Python's own, or set by `asyncio.run`.
     runner = getattr(getattr(handler, "func", None), "__self__", None)
     return handler in (signal.SIG_DFL, signal.SIG_IGN, signal.default_int_handler) or isinstance(runner, asyncio.Runner)
 

@@ -135,13 +135,12 @@ _PER_KEY = 200
 
 
 class _Lives(Struct, eq=False):
-    """When the data of each name expires. A renewed name leaves its older entry in the heap for a while."""
-
+    # When the data of each name expires. A renewed name leaves its older entry in the heap for a while.
     _heap: list[tuple[float, str]] = []
     _ends: dict[str, float] = {}
 
     def set(self, name: str, ttl: float) -> None:
-        """Let a name expire in `ttl` seconds."""
+        # Let a name expire in `ttl` seconds.
         self._ends[name] = end = monotonic() + ttl
         heappush(self._heap, (end, name))
         if len(self._heap) > 2 * len(self._ends) + 64:
@@ -149,11 +148,11 @@ class _Lives(Struct, eq=False):
             heapify(self._heap)
 
     def forget(self, name: str) -> None:
-        """Forget the expiry of a name that was deleted."""
+        # Forget the expiry of a name that was deleted.
         self._ends.pop(name, None)
 
     def take_ended(self) -> list[str]:
-        """Remove and return the names that have expired."""
+        # Remove and return the names that have expired.
         found, now = [], monotonic()
         while self._heap and self._heap[0][0] <= now:
             end, name = heappop(self._heap)
@@ -163,13 +162,12 @@ class _Lives(Struct, eq=False):
         return found
 
     def next_to_end(self) -> str:
-        """Return the name that expires first."""
+        # Return the name that expires first.
         return min(self._ends, key=self._ends.__getitem__)
 
 
 class _Queued(Struct, eq=False):
-    """An item of a queue, with its owner and the end of the lease."""
-
+    # An item of a queue, with its owner and the end of the lease.
     number: int
     data: bytes
     owner: str = ""

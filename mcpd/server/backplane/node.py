@@ -99,7 +99,7 @@ class Node:
         self._renewing = asyncio.create_task(self._renew(), name="mcpd-node")
 
     async def _renew(self) -> None:
-        """Renew the key that shows that this node is alive."""
+        # Renew the key that shows that this node is alive.
         while True:
             await asyncio.sleep(_RENEW_EVERY)
             with suppress(BackplaneAway):
@@ -302,7 +302,7 @@ class NodeChanges:
         self._notify(kind, uri)
 
     def _has(self, kind: Kind, mark: bytes) -> bool:
-        """Whether this node has the list that the mark describes."""
+        # Whether this node has the list that the mark describes.
         return len(mark) > _MARK and self._list_digest is not None and self._list_digest(kind) == mark[_MARK:]
 
     def _notify(self, kind: Kind, uri: str | None) -> None:

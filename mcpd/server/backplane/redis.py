@@ -125,7 +125,7 @@ class RedisBus:
             await pubsub.aclose()  # type: ignore[no-untyped-call, unused-ignore]
 
     async def _read(self, pubsub: PubSub, is_first: bool) -> None:
-        """Deliver messages. Raises OSError or RedisError when the connection is lost or does not respond."""
+        # Deliver messages. Raises OSError or RedisError when the connection is lost or does not respond.
         loop = asyncio.get_running_loop()
         awaited, check_at = set(self.local.channels), loop.time() + _QUIET
         is_asked = False
@@ -239,7 +239,7 @@ class RedisBackplane(Remote):
         self.away_since, self._is_closed = None, False
 
     async def _bus_client(self) -> Redis:
-        """Return the client for the bus: in a cluster one member for all nodes, which then knows all subscribers."""
+        # Return the client for the bus: in a cluster one member for all nodes, which then knows all subscribers.
         client = self._client
         if isinstance(client, Redis):
             return client
@@ -271,7 +271,7 @@ class RedisBackplane(Remote):
     # -- commands ----------------------------------------------------------------------------
 
     async def _do(self, *command: str | bytes | int) -> Any:
-        """Send a command, and return its response. Raises BackplaneAway, and ResponseError if Redis refuses it."""
+        # Send a command, and return its response. Raises BackplaneAway, and ResponseError if Redis refuses it.
         loop = asyncio.get_running_loop()
         if self._is_closed:
             raise BackplaneAway("the backplane is closed")
@@ -288,7 +288,7 @@ class RedisBackplane(Remote):
         return found
 
     async def _write(self, *command: str | bytes | int) -> Any:
-        """Send a command. Raises BackplaneAway also if Redis refuses it: it is full, read-only or loading."""
+        # Send a command. Raises BackplaneAway also if Redis refuses it: it is full, read-only or loading.
         try:
             return await self._do(*command)
         except ResponseError as error:
@@ -447,11 +447,9 @@ def _client(url: str) -> Redis | RedisCluster:
 
 
 def _of_sentinels(url: str, settings: dict[str, Any]) -> Redis:
-    """Return a client of a service's master, which each new connection looks up. Raises ValueError for a bad URL.
-
-    The user, the password and the options of the URL are for Redis, `sentinel_password` is for the sentinels, and TLS
-    is for both.
-    """
+    # Return a client of a service's master, which each new connection looks up. Raises ValueError for a bad URL.
+    # The user, the password and the options of the URL are for Redis, `sentinel_password` is for the sentinels, and TLS
+    # is for both.
     places = urlsplit(url)
     hosts = [host.rpartition(":") for host in places.netloc.rpartition("@")[2].split(",")]
     service, _, number = places.path.strip("/").partition("/")
@@ -486,6 +484,6 @@ def _text(found: bytes | str) -> str:
 
 
 def _data(fields: Any) -> bytes:
-    """Return the only field of an entry. Versions of redis-py represent fields differently."""
+    # Return the only field of an entry. Versions of redis-py represent fields differently.
     value: bytes = next(iter(fields.values())) if isinstance(fields, dict) else fields[1]
     return value

@@ -205,7 +205,7 @@ class SharedBackplane(Remote):
     # -- being away --------------------------------------------------------------------------
 
     def _ended(self) -> None:
-        """The other end is closed."""
+        # The other end is closed.
         self.away_since = self.away_since or asyncio.get_running_loop().time()
         self._end("the backplane has ended with the parent process")
 
@@ -301,8 +301,7 @@ class SharedMemory:
 
 
 class _Member(FrameProtocol):
-    """The connection of one worker."""
-
+    # The connection of one worker.
     def __init__(self, memory: MemoryBackplane, left: Callable[[_Member], object]) -> None:
         super().__init__(self._answer, partial(self._leave, left))
         self._memory = memory

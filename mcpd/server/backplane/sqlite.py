@@ -105,7 +105,7 @@ class SqliteBackplane(OwnBus):
             self._drop(name)
 
     def _drop(self, name: str) -> None:
-        """Delete a log or a queue; its name begins with "l" or "q"."""
+        # Delete a log or a queue; its name begins with "l" or "q".
         self._db.execute("DELETE FROM log WHERE name = ?", (name,))
         self._db.execute("DELETE FROM queue WHERE name = ?", (name,))
         self._db.execute("DELETE FROM life WHERE name = ?", (name,))

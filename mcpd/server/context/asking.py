@@ -98,8 +98,7 @@ class Asking(ABC):
 
 
 class _Requests(Asking):
-    """Questions as requests of the server, on a legacy session."""
-
+    # Questions as requests of the server, on a legacy session.
     def can_ask(self, question: Question) -> bool:
         return question.method in self._call.version.server_requests and super().can_ask(question)
 
@@ -132,8 +131,7 @@ class _Requests(Asking):
 
 
 class _Rounds(Asking):
-    """Questions as results of the client's request, which it sends again with the answers."""
-
+    # Questions as results of the client's request, which it sends again with the answers.
     def __init__(self, call: Call, peer: Peer) -> None:
         super().__init__(call, peer)
         self._answers: dict[str, Raw] = {}

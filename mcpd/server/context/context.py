@@ -52,8 +52,7 @@ _DONE = _Done()
 
 
 class _Question(Coroutine[Any, Any, T]):
-    """A question that must be awaited: without `await` it would be true in a condition."""
-
+    # A question that must be awaited: without `await` it would be true in a condition.
     def __init__(self, work: Coroutine[Any, Any, T]) -> None:
         self._work = work
 

@@ -41,8 +41,7 @@ def choices(titles: Mapping[str, str] | Iterable[str]) -> Meta:
 
 
 class _Single(Struct):
-    """A form of one field, for a bare type: its answer is the value alone."""
-
+    # A form of one field, for a bare type: its answer is the value alone.
     value: Any
 
 

@@ -596,11 +596,8 @@ class ServerConnection:
 
 
 class _BatchResponse:
-    """Collects the responses of one batch into one array, up to the size that a message may have.
-
-    Spec: 2025-03-26 basic/index, batching.
-    """
-
+    # Collects the responses of one batch into one array, up to the size that a message may have.
+    # Spec: 2025-03-26 basic/index, batching.
     def __init__(self, done: Callable[[bytes | None], object], size: int, session: Session) -> None:
         self._done = done
         self._missing = size

@@ -80,8 +80,7 @@ def observes_frames(observer: Observer) -> bool:
 
 
 class _ObserverHooks(SessionHooks):
-    """Calls observers for one connection, which has a number that is unique in the process."""
-
+    # Calls observers for one connection, which has a number that is unique in the process.
     def __init__(self, observers: Sequence[Observer], transport: str) -> None:
         self._observers = observers
         self._frame_observers = [observer for observer in observers if observes_frames(observer)]

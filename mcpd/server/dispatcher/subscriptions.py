@@ -24,8 +24,7 @@ _SUBSCRIPTION = f"{META}subscriptionId"
 
 
 class _Subscription:
-    """One open `subscriptions/listen`."""
-
+    # One open `subscriptions/listen`.
     __slots__ = ("call", "ended", "lists", "uris")
 
     def __init__(self, call: Call, wanted: SubscriptionFilter, ended: asyncio.Future[None]) -> None:

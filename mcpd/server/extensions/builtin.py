@@ -66,8 +66,7 @@ def make_extensions(options: Mapping[str, Any]) -> list[Extension]:
 
 
 class _ConstructorSignature:
-    """The signature of the constructor for `inspect.signature` and `help`, with each option of the extensions."""
-
+    # The signature of the constructor for `inspect.signature` and `help`, with each option of the extensions.
     def __get__(self, instance: object, owner: Any) -> Signature:
         own = signature(owner.__init__)
         parameters: list[Parameter] = []

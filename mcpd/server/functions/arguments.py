@@ -150,8 +150,7 @@ def follow(schema: Any, root: Schema) -> Any:
 
 
 class _Coercion:
-    """One call: the document that references point into, and the types found for its references."""
-
+    # One call: the document that references point into, and the types found for its references.
     def __init__(self, root: Schema) -> None:
         self._root = root
         self._admitted: dict[str, frozenset[str]] = {}

@@ -278,8 +278,7 @@ class Calling:
 
 
 class _Call(Struct, eq=False):
-    """One call. Values that depend on its arguments are kept here, not for the whole request."""
-
+    # One call. Values that depend on its arguments are kept here, not for the whole request.
     calling: Calling
     held: _Values
     arguments: Mapping[str, Any]
@@ -321,8 +320,7 @@ _Kept: TypeAlias = dict[Function, "asyncio.Future[Any]"]
 
 
 class _Values:
-    """The values of one request's dependencies, and the sources to close."""
-
+    # The values of one request's dependencies, and the sources to close.
     def __init__(self) -> None:
         self.kept: _Kept = {}
         self.opened: list[_OpenSource] = []
@@ -345,8 +343,7 @@ class _Values:
 
 
 class _OpenSource:
-    """One source that was called. All its steps share context variables, as steps of one function would."""
-
+    # One source that was called. All its steps share context variables, as steps of one function would.
     def __init__(self, source: Source, exchange: Exchange) -> None:
         self._source = source
         self._exchange = exchange

@@ -465,11 +465,8 @@ class ThreadStep:
 
 
 class _Slot(Borrower, eq=False):
-    """The slot of one function, and the function as a job. Released when the function has ended, or will never begin.
-
-    A struct, because one is made for each call.
-    """
-
+    # The slot of one function, and the function as a job. Released when the function has ended, or will never begin.
+    # A struct, because one is made for each call.
     loop: asyncio.AbstractEventLoop
     slots: ThreadSlots
     function: Function

@@ -148,8 +148,7 @@ _Enter: TypeAlias = Callable[[MiddlewareRequest], Coroutine[Any, Any, Result]]
 
 
 class _Chain:
-    """A handler with middleware: the request object is made once and passed on."""
-
+    # A handler with middleware: the request object is made once and passed on.
     __slots__ = ("enter", "method")
 
     def __init__(self, method: str, enter: _Enter) -> None:

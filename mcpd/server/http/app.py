@@ -54,8 +54,7 @@ _DEFAULT_SETTINGS = HttpSettings()
 
 
 class _HeaderCheck(NamedTuple):
-    """The problem of requests with certain headers: `refusal` for Host and Origin, `fault` for the others of a POST."""
-
+    # The problem of requests with certain headers: `refusal` for Host and Origin, `fault` for the others of a POST.
     refusal: Refusal | None
     fault: tuple[int, str] | None
 
@@ -196,7 +195,7 @@ class HttpApp:
             await send({"type": "lifespan.startup.complete"})
 
     def _route(self, request: HttpRequest) -> Step:
-        """Decide by the headers how to answer a request."""
+        # Decide by the headers how to answer a request.
         check = self._check_headers(request)
         refusal = check.refusal
         if request.path not in self.paths:
@@ -223,7 +222,7 @@ class HttpApp:
         return self._serve(request, check)
 
     async def _who(self, authentication: Authentication, request: HttpRequest) -> Principal | Refusal:
-        """Return the sender of a request, or its refusal."""
+        # Return the sender of a request, or its refusal.
         path = "" if request.path in self.paths else request.path
         found = authentication.check(RequestHeaders(request.headers, request.repeated, request.method, path))
         if self._identify is not None and isinstance(found, Principal):
@@ -231,7 +230,7 @@ class HttpApp:
         return await found if isinstance(found, Coroutine) else found
 
     async def _admit(self, request: HttpRequest, check: _HeaderCheck, authentication: Authentication) -> Step:
-        """Answer a request once its sender is known, or refuse it."""
+        # Answer a request once its sender is known, or refuse it.
         known = await self._who(authentication, request)
         if isinstance(known, Principal):
             request.user = known
@@ -241,7 +240,7 @@ class HttpApp:
         return self._serve(request, check)
 
     def _serve(self, request: HttpRequest, check: _HeaderCheck) -> Step:
-        """Answer an admitted request to the endpoint."""
+        # Answer an admitted request to the endpoint.
         if request.method == "POST":
             if check.fault is not None:
                 raise BadRequest(*check.fault)
@@ -292,7 +291,7 @@ class HttpApp:
     # -- the endpoint ------------------------------------------------------------------------
 
     async def _post(self, request: HttpRequest) -> Step:
-        """Read and decode a message. Returns the step that answers it."""
+        # Read and decode a message. Returns the step that answers it.
         admitted_at = self.core.revocations
         try:
             body = await request.read(self.settings.max_body_bytes, self.settings.body_timeout, self.core.owner)
@@ -313,10 +312,8 @@ class HttpApp:
         return (endpoint or self._endpoint_for(request, posted, body)).post(request, posted)
 
     def _endpoint_for(self, request: HttpRequest, posted: Posted, body: bytes) -> LegacyEndpoint | ModernEndpoint:
-        """Choose the era of a message whose header names no modern version: by the `_meta` of any part, or its method.
-
-        A POST whose header names a modern version is compared with its body by the modern endpoint.
-        """
+        # Choose the era of a message whose header names no modern version: by the `_meta` of any part, or its method.
+        # A POST whose header names a modern version is compared with its body by the modern endpoint.
         parts = posted if isinstance(posted, list) else [posted]
         if b"protocolVersion" in body and any(map(_has_envelope, parts)):
             return self._modern
@@ -417,7 +414,7 @@ def _check_utf8(body: bytes) -> None:
 
 
 def _identified(asked: tuple[Identify, Scope]) -> object:
-    """Return the principal that `identify` names."""
+    # Return the principal that `identify` names.
     identify, scope = asked
     user = identify(scope)
     if isinstance(user, str) or user is None:

@@ -96,7 +96,7 @@ class Outbox(ABC):
         """Write the waiting data, and report it by `_taken`."""
 
     def _taken(self, waiting_bytes: int) -> None:
-        """The server has taken data; `waiting_bytes` are left."""
+        # The server has taken data; `waiting_bytes` are left.
         self._waiting_bytes = waiting_bytes
         if self._charge is not None:
             self._count()

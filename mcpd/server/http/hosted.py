@@ -78,7 +78,7 @@ class ShutdownWatch:
 
 
 def _find(address: Any) -> Sequence[Any] | None:
-    """Return the asyncio servers of the ASGI server with this address, if it is a known one."""
+    # Return the asyncio servers of the ASGI server with this address, if it is a known one.
     port = address[1] if address else None
     for servers in _running():
         if isinstance(servers, list) and any(_listens(server, port) for server in servers):
@@ -186,7 +186,7 @@ class HostedApp(HttpApp):
             signal.raise_signal(number)
 
     async def _end(self) -> None:
-        """Close everything. A later request starts the application again."""
+        # Close everything. A later request starts the application again.
         await self.aclose(0)
         if self._lifespan is not None:
             await self._lifespan.release(self)

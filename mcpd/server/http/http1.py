@@ -288,8 +288,8 @@ class Http1Protocol(asyncio.Protocol):
         raise _StopParsing
 
     def _without_upgrade(self, rest: bytes) -> bytes:
-        """Return the data to parse instead of a head that requests another protocol. RFC 9110 7.8 allows us to ignore
-        it, and some clients send it with every request. The parser has stopped before the body."""
+        # Return the data to parse instead of a head that requests another protocol. RFC 9110 7.8 allows us to ignore
+        # it, and some clients send it with every request. The parser has stopped before the body.
         parser, self._parser = self._parser, None
         self._has_other_upgrade = False
         assert parser is not None

@@ -244,7 +244,7 @@ class HttpSession:
 
     @property
     def _has_polling(self) -> bool:
-        """Whether clients of its version resume a stream that the server closes (2025-11-25)."""
+        # Whether clients of its version resume a stream that the server closes (2025-11-25).
         version = self.connection.session.version
         return version is not None and version.has_polling
 

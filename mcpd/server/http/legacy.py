@@ -76,7 +76,7 @@ class LegacyEndpoint:
             await self._post_alone(request, message, version or table.get(_UNNAMED))
 
     def _version(self, request: HttpRequest, message: Message | Parts | None = None) -> Version | None:
-        """Return the version in the header, None without the header. Raises BadRequest (S25-042)."""
+        # Return the version in the header, None without the header. Raises BadRequest (S25-042).
         name = request.header(_VERSION)
         if name is None:
             return None
@@ -116,7 +116,7 @@ class LegacyEndpoint:
                 self.sessions.drop(session)
 
     async def _post_to(self, session: HttpSession, request: HttpRequest, message: Message | Parts) -> None:
-        """Handle a message to a session."""
+        # Handle a message to a session.
         connection = session.connection
         if request.watch is not None:
             request.watch.begin(connection)
@@ -361,7 +361,7 @@ class LegacyEndpoint:
         await request.answer_empty(204)
 
     async def _session(self, request: HttpRequest) -> HttpSession:
-        """Return the session of a GET or DELETE. Raises BadRequest or Refused."""
+        # Return the session of a GET or DELETE. Raises BadRequest or Refused.
         session_id = request.header(_SESSION)
         if self._core.settings.stateless or (session_id is None and request.method == "GET"):
             # A client of 2024-11-05 gets this too: its first request is a GET.

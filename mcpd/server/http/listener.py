@@ -105,7 +105,7 @@ class HttpListener:
         return Http1Protocol(self.app, self._state, lambda: self._websockets.connect())
 
     def _close_idle(self) -> None:
-        """Close idle connections, and schedule the next check."""
+        # Close idle connections, and schedule the next check.
         loop = asyncio.get_running_loop()
         for connection in list(self._state.connections):
             connection.close_idle(loop.time() - self.app.settings.idle_timeout)

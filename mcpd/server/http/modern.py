@@ -169,8 +169,7 @@ def _show(text: str | None) -> str:
 
 
 class _CallHead(Wire):
-    """The part of a tool call that decides which headers it needs."""
-
+    # The part of a tool call that decides which headers it needs.
     name: str
     arguments: Raw = NO_JSON
 
@@ -180,8 +179,7 @@ _decode_call = Decoder(_CallHead).decode
 
 
 class _NullChannel:
-    """The channel of a notification, which has no response: messages are dropped."""
-
+    # The channel of a notification, which has no response: messages are dropped.
     is_congested = False
     is_multiplexed = False
 
@@ -195,7 +193,7 @@ class _NullChannel:
         """Drop the frame."""
 
     def origin(self, related_request_id: Id | None = None) -> Origin:
-        """The origin of the POST."""
+        # The origin of the POST.
         return self._request.origin()
 
     async def drain(self) -> None:
@@ -302,7 +300,7 @@ class ModernEndpoint:
     def _first_fault(
         self, request: HttpRequest, message: Request, error: ProtocolError, member: str | None
     ) -> tuple[int, ProtocolError]:
-        """Return the status and error for an invalid request: its first fault in the order of the checks."""
+        # Return the status and error for an invalid request: its first fault in the order of the checks.
         if isinstance(error, HeaderMismatch):
             return 400, error
         try:

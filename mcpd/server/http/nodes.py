@@ -207,11 +207,8 @@ class FollowedStream(Struct, eq=False):
 
 
 class _Relay(Struct, eq=False):
-    """Passes the events of one stream to other nodes, and to a log on the backplane.
-
-    The log has the newest events, limited by number and bytes; the last one whatever its size.
-    """
-
+    # Passes the events of one stream to other nodes, and to a log on the backplane.
+    # The log has the newest events, limited by number and bytes; the last one whatever its size.
     _node: Node
     _log_name: str
     _most_events: int
@@ -223,14 +220,14 @@ class _Relay(Struct, eq=False):
     _followers: dict[str, tuple[str, float]] = {}
 
     def follow(self, follower: str, where: str) -> None:
-        """Send events to a follower."""
+        # Send events to a follower.
         now = asyncio.get_running_loop().time()
         if follower not in self._followers and len(self._followers) >= _MANY:
             self._followers = {each: found for each, found in self._followers.items() if found[1] >= now}
         self._followers[follower] = where, now + _FORGET
 
     def renew(self, follower: str) -> bool:
-        """Extend the time of a follower. Returns False if it is unknown."""
+        # Extend the time of a follower. Returns False if it is unknown.
         if follower not in self._followers:
             return False
         self.follow(follower, self._followers[follower][0])
@@ -247,7 +244,7 @@ class _Relay(Struct, eq=False):
         self._followers.clear()
 
     async def log_kept(self, stream: ResumableStream) -> None:
-        """Write the stored events to the log."""
+        # Write the stored events to the log.
         events = _small(await stream.numbered_since(1) or [])
         if events:
             await self._append(events)

@@ -116,13 +116,12 @@ async def _give(request: HttpRequest, answer: PageAnswer | Refusal) -> None:
 
 
 class _Nobody(Endpoint):
-    """Refuses every handshake."""
-
+    # Refuses every handshake.
     def __init__(
         self, accept: Callable[[Channel], Receiver], limits: WebSocketLimits, connection_limit: ConnectionLimit
     ) -> None:
         super().__init__(accept, Guard(Access()), limits, (), connection_limit)
 
     def check(self, headers: object) -> Refusal:
-        """Return the refusal."""
+        # Return the refusal.
         return Refusal(404, "There is no WebSocket here.\n")

@@ -191,7 +191,7 @@ class Reply(Struct, eq=False):
     # -- the client --------------------------------------------------------------------------
 
     def _left(self) -> None:
-        """Handle a client that has left, or a released connection."""
+        # Handle a client that has left, or a released connection.
         self._keep_alive.discard(self)
         self._is_disconnected = True
         own = self._own

@@ -85,10 +85,8 @@ class Cors:
         )
 
     def _preflight(self, request: HttpRequest, methods: bytes) -> tuple[Header, ...]:
-        """Return the headers of a preflight response besides those of every response.
-
-        Tools may read any header, so a configured page may send all headers that it requests.
-        """
+        # Return the headers of a preflight response besides those of every response.
+        # Tools may read any header, so a configured page may send all headers that it requests.
         if request.headers[b"origin"].lower() not in self._origins:
             return ()
         asked = request.headers.get(b"access-control-request-headers", b"").decode("latin-1").split(",")
@@ -203,7 +201,7 @@ class ServerCard:
         return self._answer(request, catalog, _CATALOG_TYPE)
 
     def _answer(self, request: RouteRequest, document: dict[str, Any], kind: str) -> RouteResponse:
-        """Return a document with its ETag, or 304 for a client that has it (RFC 9110 13.1.2)."""
+        # Return a document with its ETag, or 304 for a client that has it (RFC 9110 13.1.2).
         body = encode(document)
         tag = f'"{hashlib.sha256(body).hexdigest()[:32]}"'
         headers = {**self._headers, "ETag": tag}
@@ -247,7 +245,7 @@ def _publisher(host: str) -> str:
 
 
 def _tags(header: str) -> set[str]:
-    """Return the tags of `If-None-Match`, weak or strong."""
+    # Return the tags of `If-None-Match`, weak or strong.
     return set(re.findall(r'"[^"]*"', header))
 
 
@@ -272,8 +270,7 @@ FindSender: TypeAlias = Callable[[HttpRequest], Coroutine[Any, Any, Principal | 
 
 
 class _Caller(NamedTuple):
-    """The owner of the thread that a plain function takes, like the exchange of a call."""
-
+    # The owner of the thread that a plain function takes, like the exchange of a call.
     owner: tuple[object, str]
     subject: str
 
@@ -318,7 +315,7 @@ class Router:
         self._stopped: set[asyncio.Task[Any]] = set()
 
     def _nothing(self, request: HttpRequest) -> Refusal:
-        """Return the refusal for an unknown path. It names the endpoint, including the mount point."""
+        # Return the refusal for an unknown path. It names the endpoint, including the mount point.
         endpoint = f"{request.scope.get('root_path') or ''}{self._endpoint}"
         return Refusal(
             404,
@@ -441,7 +438,7 @@ class Router:
             await request.answer(status, content, kind, fields)
 
     async def _run(self, request: HttpRequest, route: Route, body: bytes) -> object:
-        """Return the result of the route's function; a Refusal if it fails."""
+        # Return the result of the route's function; a Refusal if it fails.
         lifespan: Any = None
         if self._lifespan is not None and route not in self._own:
             try:
@@ -494,7 +491,7 @@ class Router:
 
 
 def _documents(guard: Guard, endpoint: str) -> Sequence[Route]:
-    """Return public routes for the metadata of the endpoint's protection."""
+    # Return public routes for the metadata of the endpoint's protection.
     if guard.protection is None:
         return ()
     documents = [
@@ -510,12 +507,12 @@ async def _document(content: Callable[[str], bytes], request: RouteRequest) -> R
 
 
 def _is_of_oauth(path: str) -> bool:
-    """Whether clients look for authorization at a path. They parse the response as JSON, whatever they accept."""
+    # Whether clients look for authorization at a path. They parse the response as JSON, whatever they accept.
     return _DISCOVERY in path or path in ("/authorize", "/token", "/register")
 
 
 def _card_routes(core: Core, server: Backend, guard: Guard, *, asks: bool, endpoint: str) -> Sequence[Route]:
-    """Return the routes of the Server Card and its catalog. They need credentials if the endpoint does."""
+    # Return the routes of the Server Card and its catalog. They need credentials if the endpoint does.
     settings = core.settings
     if settings.server_card not in ("auto", "public", "never"):
         raise ConfigurationError(f"server_card {settings.server_card!r}: use auto, public or never")
@@ -563,10 +560,8 @@ def _asked(request: HttpRequest, route: Route, body: bytes, lifespan: Any) -> Ro
 
 
 def _written(value: object) -> tuple[int, Header, bytes, list[Header]]:
-    """Return status, content type, body and headers for the result of a function. Raises ValueError or TypeError.
-
-    The headers must not state where the response ends: a proxy or the client could see another response after it.
-    """
+    # Return status, content type, body and headers for the result of a function. Raises ValueError or TypeError.
+    # The headers must not state where the response ends: a proxy or the client could see another response after it.
     response = RouteResponse(status=204) if value is None else value
     if not isinstance(response, RouteResponse):
         response = RouteResponse(response)
@@ -592,7 +587,7 @@ def _written(value: object) -> tuple[int, Header, bytes, list[Header]]:
 
 
 def _checked(refusal: Refusal) -> Refusal:
-    """Return a refusal unchanged. Raises ValueError if it cannot be sent."""
+    # Return a refusal unchanged. Raises ValueError if it cannot be sent.
     _check_status(refusal.status, 300)
     if refusal.status in _EMPTY:
         raise ValueError(f"a Refusal has a text, which status {refusal.status} cannot have")

@@ -132,15 +132,13 @@ _MOST_BYTES = 64 * 1024
 
 
 class _Client(Struct, array_like=True):
-    """The description of a client in `initialize`."""
-
+    # The description of a client in `initialize`.
     capabilities: ClientCapabilities
     info: Implementation | None = None
 
 
 class _Settings(Struct, array_like=True):
-    """The stored settings of a session. `number` grows with each change: older settings are ignored."""
-
+    # The stored settings of a session. `number` grows with each change: older settings are ignored.
     number: int = 0
     level: str | None = "info"
     watched: list[str] = []
@@ -167,8 +165,7 @@ class SessionRecord(NamedTuple):
 
 
 class _Load:
-    """A session that is being loaded."""
-
+    # A session that is being loaded.
     def __init__(self, uid: str) -> None:
         self.uid = uid
         self.has_ended = False
@@ -305,10 +302,8 @@ class SealedSessions:
         raise Unavailable("receives too many changes of this session at once")
 
     def _apply(self, session: HttpSession, raw: bytes | None, base: _Saved | None = None) -> None:
-        """Apply stored settings, unless this node has newer ones.
-
-        Changes of this node since `base`, by default the stored settings before, are not stored yet, and stay.
-        """
+        # Apply stored settings, unless this node has newer ones.
+        # Changes of this node since `base`, by default the stored settings before, are not stored yet, and stay.
         sealed, state = session.sealed, session.connection.session
         assert sealed is not None
         settings = _settings(raw)

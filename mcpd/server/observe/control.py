@@ -207,7 +207,7 @@ def _request(path: str, method: str, what: str) -> bytes:
 
 
 def _runs(pid: int) -> bool:
-    """Whether a process is running, and not a zombie."""
+    # Whether a process is running, and not a zombie.
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             return file.read().rpartition(b")")[2].split()[0] != b"Z"

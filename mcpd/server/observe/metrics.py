@@ -246,8 +246,7 @@ _Key = tuple[str, str, str, str, str]
 
 
 class _Series:
-    """One histogram. Observed values wait in a list until `fold` sorts them into the buckets."""
-
+    # One histogram. Observed values wait in a list until `fold` sorts them into the buckets.
     __slots__ = ("_bounds", "_counts", "_seconds", "_waiting", "observe")
 
     def __init__(self, bounds: tuple[float, ...] = BOUNDS) -> None:
@@ -259,7 +258,7 @@ class _Series:
         """Count something that took this many seconds. Safe from any thread."""
 
     def fold(self) -> None:
-        """Sort the waiting values into the buckets. Only one thread may fold at a time."""
+        # Sort the waiting values into the buckets. Only one thread may fold at a time.
         observed = self._waiting[:]
         del self._waiting[: len(observed)]
         self._seconds += sum(observed)
@@ -267,7 +266,7 @@ class _Series:
             self._counts[bisect_left(self._bounds, seconds)] += 1
 
     def sample(self, labels: Labels) -> Sample:
-        """Return the histogram as it is now."""
+        # Return the histogram as it is now.
         self.fold()
         return Sample(labels, self._seconds, tuple(self._counts))
 
@@ -401,8 +400,7 @@ def _present(*labels: tuple[str, str]) -> Labels:
 
 
 class _MeterHooks(SessionHooks):
-    """Counts the calls of all connections over one transport."""
-
+    # Counts the calls of all connections over one transport.
     def __init__(self, meter: Meter, transport: str) -> None:
         self._meter = meter
         self._transport = transport

@@ -214,8 +214,7 @@ JSON = "application/json"
 
 
 class _Service(NamedTuple):
-    """The status of all HTTP applications of a server."""
-
+    # The status of all HTTP applications of a server.
     streams: int
     backplane: str | None
     refused: int

@@ -203,13 +203,13 @@ class Tracing:
         return attributes
 
     def _known(self, method: str, name: str) -> str:
-        """Return the name of a registered tool or prompt, `_other` for any other name."""
+        # Return the name of a registered tool or prompt, `_other` for any other name.
         catalog = self._server.catalog
         entries = catalog.tools if method == "tools/call" else catalog.prompts
         return name if entries.find_enabled(name) is not None else "_other"
 
     def _remote(self, parent: TraceContext) -> Any:
-        """Return the context of a remote parent."""
+        # Return the context of a remote parent.
         api = self._api
         state = api.TraceState.from_header([parent.tracestate]) if parent.tracestate else None
         flags = api.TraceFlags(int(parent.traceparent[53:55], 16))
@@ -253,8 +253,7 @@ class Tracing:
 
 
 class _Asked:
-    """A pending request of the server, whose span is the current one."""
-
+    # A pending request of the server, whose span is the current one.
     def __init__(self, span: Any, fail: Callable[[Any, BaseException], None], leave: Callable[[], object]) -> None:
         self._span = span
         self._fail = fail
@@ -269,7 +268,7 @@ class _Asked:
 
 
 def _trace_of(span: Any, baggage: str) -> TraceContext:
-    """Return the trace context to propagate for a span."""
+    # Return the trace context to propagate for a span.
     found = span.get_span_context()
     parent = f"00-{found.trace_id:032x}-{found.span_id:016x}-{int(found.trace_flags):02x}"
     return TraceContext(parent, found.trace_state.to_header() if found.trace_state else "", baggage)
@@ -277,7 +276,7 @@ def _trace_of(span: Any, baggage: str) -> TraceContext:
 
 @coroutine
 def _in_context(context: Context, work: Coroutine[Any, Any, Any]) -> Generator[Any, Any, Any]:
-    """Await `work`, and run each of its steps in this context."""
+    # Await `work`, and run each of its steps in this context.
     try:
         waits_for = context.run(work.send, None)
         while True:

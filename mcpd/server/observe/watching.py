@@ -244,7 +244,7 @@ class Watching(Site):
     # -- sockets -----------------------------------------------------------------------------
 
     def _add_routes(self) -> None:
-        """Add `/metrics` and `/statusz` to the HTTP port. Raises ConfigurationError if other users could read them."""
+        # Add `/metrics` and `/statusz` to the HTTP port. Raises ConfigurationError if other users could read them.
         settings = self._settings
         if settings.http is None:
             raise ConfigurationError(
@@ -347,5 +347,5 @@ class Embedded:
 
 
 async def _nobody(request: ObserverRequest) -> ObserverResponse:
-    """Answer no request: there is no socket."""
+    # Answer no request: there is no socket.
     return ObserverResponse(404, b"")

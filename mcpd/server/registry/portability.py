@@ -66,8 +66,7 @@ _FINDINGS = {
 
 
 class _Examination:
-    """The findings in one schema, each kind once."""
-
+    # The findings in one schema, each kind once.
     def __init__(self, root: Schema) -> None:
         self._root = root
         self._found: dict[str, dict[str, None]] = {kind: {} for kind in _FINDINGS}

@@ -313,8 +313,7 @@ def _forget(task: asyncio.Task[CallToolResult]) -> None:
 
 
 class _Clock:
-    """The remaining time of a tool. It is paused while the client answers a question."""
-
+    # The remaining time of a tool. It is paused while the client answers a question.
     __slots__ = ("_left", "_limit", "_questions")
 
     def __init__(self, limit: asyncio.Timeout) -> None:

@@ -138,8 +138,7 @@ _NOT_ASCII = r"[^\x00-\x7f]+"
 
 
 class _Operator(Struct, frozen=True, gc=False):
-    """A row of the table in RFC 6570 appendix A, as far as matching needs it, and the characters that end a value."""
-
+    # A row of the table in RFC 6570 appendix A, as far as matching needs it, and the characters that end a value.
     first: str
     separator: str
     is_named: bool
@@ -159,15 +158,13 @@ _OPERATORS: Final = {
 
 
 class _Literal(Struct, frozen=True, gc=False):
-    """Literal text of the URI; "" skips a part that may be absent."""
-
+    # Literal text of the URI; "" skips a part that may be absent.
     source: int
     text: str
 
 
 class _Value(Struct, frozen=True, gc=False):
-    """A variable's value: at least `least` characters, up to one that ends it."""
-
+    # A variable's value: at least `least` characters, up to one that ends it.
     source: int
     name: str
     run: re.Pattern[str]
@@ -175,8 +172,7 @@ class _Value(Struct, frozen=True, gc=False):
 
 
 class _Parameters(Struct, frozen=True, gc=False):
-    """Named parameters in any order: `name` matches a name and its "=", `bound` the end of its value."""
-
+    # Named parameters in any order: `name` matches a name and its "=", `bound` the end of its value.
     source: int
     operator: _Operator
     name: re.Pattern[str]
@@ -387,8 +383,7 @@ def _run_end(edge: _Value, uri: str, at: int) -> int:
 
 
 class _Choice(Struct, frozen=True, gc=False):
-    """Parameters from `start` on: where the value of each begins and ends."""
-
+    # Parameters from `start` on: where the value of each begins and ends.
     start: int
     spans: dict[str, tuple[int, int]]
 

@@ -46,8 +46,7 @@ _LISTED = {
 
 
 class _Row(Struct, frozen=True):
-    """An entry: its key in the list, its own rule, and what rules see of it."""
-
+    # An entry: its key in the list, its own rule, and what rules see of it.
     key: str
     visible: EntryRule | None
     # Whether `visible` is a coroutine function.
@@ -100,8 +99,7 @@ def _rows(catalog: Catalog, listing: str, entries: Iterable[Any]) -> Iterator[_R
 
 
 class _Evaluation:
-    """Evaluates all rules for one request and one list. Hidden entries are not evaluated again."""
-
+    # Evaluates all rules for one request and one list. Hidden entries are not evaluated again.
     def __init__(self, exchange: Exchange) -> None:
         self._exchange = exchange
         self._context = Context(exchange)
@@ -201,8 +199,7 @@ def _found(listing: Listing[E], keys: Iterable[str]) -> list[E]:
 
 
 class _Seen(Listing[E]):
-    """A list without the entries that are hidden from one request."""
-
+    # A list without the entries that are hidden from one request.
     def __init__(self, inner: Listing[E], hidden: frozenset[str]) -> None:
         self._inner = inner
         self._hidden = hidden

@@ -150,8 +150,7 @@ class ViewEntry(BundledEntry):
 
 
 class _Renamed(AppEntry):
-    """A page that calls its tool by another name, with the URI of the original page."""
-
+    # A page that calls its tool by another name, with the URI of the original page.
     def __init__(self, entry: BundledEntry, name: str, make: Callable[[str | None], str]) -> None:
         super().__init__(entry.resource, "", entry.meta, entry.problems)
         self.of_tool = name
