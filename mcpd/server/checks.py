@@ -39,7 +39,7 @@ from mcpd.server.registry.portability import (
     warning,
 )
 from mcpd.server.registry.resources import FunctionResource, FunctionTemplate
-from mcpd.server.registry.tools import FunctionTool
+from mcpd.server.registry.tools import FunctionTool, metadata_of
 
 # Classes whose values may replace each other.
 _AS_WRITTEN = frozenset((NoneType, bool, int, float, Decimal, str, bytes, list, tuple, set, frozenset, dict))
@@ -49,10 +49,8 @@ def advise(catalog: Catalog) -> Iterator[Problem]:
     """Yield all warnings, and each result that cannot be sent."""
     for entry in catalog.tools:
         where = f"tool {entry.key}"
-        # Without its schemas, which may be impossible to make.
-        tool = entry.tool if isinstance(entry, FunctionTool) else entry.listed(frozenset())
         yield from name_problems(where, entry.key)
-        yield from description_problems(where, tool.description)
+        yield from description_problems(where, metadata_of(entry).description)
         yield from _of_schemas(where, entry)
         if isinstance(entry, FunctionTool):
             yield from _of_function(where, entry.callee, has_schema=entry.callee.parameters == ())
@@ -90,9 +88,7 @@ def token_problems(catalog: Catalog, principals: Iterable[Principal]) -> Iterato
 
 
 def _of_prompts(catalog: Catalog) -> Iterator[Problem]:
-    from mcpd.server.registry.prompts import (
-        FunctionPrompt,  # loaded only for servers with prompts
-    )
+    from mcpd.server.registry.prompts import FunctionPrompt  # loaded only for servers with prompts
 
     for prompt in catalog.prompts:
         where = f"prompt {prompt.key}"

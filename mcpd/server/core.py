@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from mcpd.protocol.wire.headers import Mirror
     from mcpd.server.backplane.base import ChangeBus
     from mcpd.server.context.request_state import RequestStateCodec
-    from mcpd.server.dispatcher.connection import ServerConnection
     from mcpd.server.extensions.options import BuiltInOptions
     from mcpd.server.http.core import Identify
     from mcpd.server.registry.caching import CacheableMethod, CacheHint
@@ -93,7 +92,11 @@ class ServerCore:
         self.catalog.shows_errors = show_errors
         self.catalog.tool_timeout = checked_seconds(tool_timeout, f"server {name!r}, tool_timeout")
         self.handlers = bind_handlers(self.catalog)
-        self._put_hints(cache)
+        if cache is not None:
+            from mcpd.server.registry.caching import checked_hints, put_hints
+
+            put_hints(self.handlers.wrap, self.catalog, checked_hints(cache, f"server {name!r}, cache"))
+
         self.extensions: dict[str, Extension] = {}
         self._listeners: dict[str, NotificationListener] = {}
         self._methods = ExtensionMethods(self.handlers.put, self._listen)
@@ -107,23 +110,14 @@ class ServerCore:
         self.lifespan: Lifespan | None = None
 
         if lifespan is not None:
-            self._put_lifespan(lifespan)
+            from .lifespan import guarded
+
+            self.lifespan = guarded(lifespan, self, self.handlers)
         self.protect(self.authenticate)
         self.catalog.on_change = self._connections.changed
         self._identity_meta = Raw(encode({f"{META}serverInfo": self.identity}))
         for extension in (*make_extensions(extension_options), *extensions):
             self.add_extension(extension)
-
-    def _put_hints(self, cache: CacheHint | Mapping[CacheableMethod, CacheHint] | None) -> None:
-        if cache is not None:
-            from mcpd.server.registry.caching import checked_hints, put_hints
-
-            put_hints(self.handlers.wrap, self.catalog, checked_hints(cache, f"server {self.name!r}, cache"))
-
-    def _put_lifespan(self, lifespan: Callable[[Any], AbstractAsyncContextManager[Any]]) -> None:
-        from .lifespan import guarded
-
-        self.lifespan = guarded(lifespan, self, self.handlers)
 
     @property
     def name(self) -> str:

@@ -24,7 +24,7 @@ from mcpd.protocol.types.features import (
     ToolAnnotations,
 )
 from mcpd.server.context.exchange import Exchange
-from mcpd.server.extensions.base import Extension, ResourceAddition, ToolAddition
+from mcpd.server.extensions.base import Extension, ResourceAddition
 from mcpd.server.functions.annotations import Function
 from mcpd.server.functions.signature import Callee, bind
 from mcpd.server.registry.catalog import Catalog
@@ -53,7 +53,7 @@ def tool_entry(
     bound = bind(
         function,
         context_type=context_type,
-        is_content=is_content if is_data else _all_content,
+        is_content=is_content if is_data else lambda kind: True,
         overrides=catalog.overrides,
     )
     name = _checked_name(options.get("name") or bound.name)
@@ -61,7 +61,10 @@ def tool_entry(
     callee, check_output = _with_schemas(where, function, bound, options)
     described = _described(options, bound, where)
     meta = described.pop("meta")
-    additions = _additions(where, name, installed, options, meta)
+    own = _options_of(where, installed, options)
+    # Extensions take their own keys out of `meta`.
+    added = ((extension.id, extension.tool(name, own.get(extension.id, {}), meta)) for extension in installed)
+    additions = {id: addition for id, addition in added if addition is not None}
     output_schema = options.get("output_schema")
 
     tool = Tool(
@@ -93,10 +96,6 @@ def tool_entry(
     return entry
 
 
-def _all_content(kind: object) -> bool:
-    return True
-
-
 def _with_schemas(
     where: str, function: Function, callee: Callee, options: ToolOptions
 ) -> tuple[Callee | SchemaCallee, Callable[[Any], list[str]] | None]:
@@ -112,19 +111,6 @@ def _with_schemas(
         return caller, None
     schema = JsonSchema(output_schema, f"{where}, output schema")
     return caller, lambda content: schema.problems(_as_json(content))
-
-
-def _additions(
-    where: str,
-    name: str,
-    installed: Collection[Extension],
-    options: Mapping[str, Any],
-    meta: Meta,
-) -> dict[str, ToolAddition]:
-    # Return what each extension adds to the tool. Extensions take their own keys out of `meta`.
-    given = _options_of(where, installed, options)
-    added = ((extension.id, extension.tool(name, given.get(extension.id, {}), meta)) for extension in installed)
-    return {id: addition for id, addition in added if addition is not None}
 
 
 def _finisher(catalog: Catalog, installed: Collection[Extension], name: str) -> Finisher:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from mcpd.protocol.wire.headers import Mirror
     from mcpd.server.dispatcher.announcer import Announcer
     from mcpd.server.dispatcher.connection import ServerConnection
-    from mcpd.server.registry.catalog import Catalog, Kind
+    from mcpd.server.registry.catalog import Kind
     from mcpd.transports.routes import Route
     from .lifespan import Lifespan
 

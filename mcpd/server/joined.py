@@ -233,8 +233,8 @@ def _as_dict(schema: Schema | Raw) -> dict[str, Any]:
 
 class _Joined(Generic[E]):
     # An entry of one of the servers. Equal to another one of the same entry.
-    def __init__(self, key: str, part: Server, entry: E) -> None:
-        self.key = key
+    def __init__(self, part: Server, entry: E, prefix: str = "") -> None:
+        self.key: str = _named(prefix, entry.key) if prefix else entry.key
         self._part = part
         self._entry = entry
         self.requires: str | None = entry.requires
@@ -252,7 +252,7 @@ class _Joined(Generic[E]):
 
 class _JoinedTool(_Joined[ToolEntry], ToolEntry):
     def __init__(self, prefix: str, part: Server, entry: ToolEntry, siblings: SiblingNames) -> None:
-        super().__init__(_named(prefix, entry.key), part, entry)
+        super().__init__(part, entry, prefix)
         self._siblings = siblings
         self._listed: tuple[Tool, Tool] | None = None
 
@@ -280,9 +280,6 @@ class _JoinedTool(_Joined[ToolEntry], ToolEntry):
 
 
 class _JoinedResource(_Joined[ResourceEntry], ResourceEntry):
-    def __init__(self, part: Server, entry: ResourceEntry) -> None:
-        super().__init__(entry.key, part, entry)
-
     @property
     def extension_data(self) -> Mapping[str, Any]:
         return self._entry.extension_data
@@ -307,9 +304,6 @@ class _JoinedCompleting(_Joined[A], Completing):
 
 
 class _JoinedTemplate(_JoinedCompleting[TemplateEntry], TemplateEntry):
-    def __init__(self, part: Server, entry: TemplateEntry) -> None:
-        super().__init__(entry.key, part, entry)
-
     def listed(self, active: ActiveExtensions) -> ResourceTemplate:
         return self._entry.listed(active)
 
@@ -322,7 +316,7 @@ class _JoinedTemplate(_JoinedCompleting[TemplateEntry], TemplateEntry):
 
 class _JoinedPrompt(_JoinedCompleting[PromptEntry], PromptEntry):
     def __init__(self, prefix: str, part: Server, entry: PromptEntry, siblings: SiblingNames) -> None:
-        super().__init__(_named(prefix, entry.key), part, entry)
+        super().__init__(part, entry, prefix)
         self._siblings = siblings
 
     def listed(self, active: ActiveExtensions) -> Prompt:

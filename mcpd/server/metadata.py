@@ -150,7 +150,7 @@ def offer(
     options: DescribedPrompt,
     where: str,
 ) -> None:
-    """Set who sees an entry, and whether it is enabled. Raises RegistrationError."""
+    """Set who sees an entry and may use it, and whether it is enabled. Raises RegistrationError."""
     entry.tags = frozenset(options.get("tags") or ())
     entry.is_enabled = options.get("enabled") is not False
     visible = options.get("visible")
@@ -159,16 +159,9 @@ def offer(
             raise RegistrationError(f"{where}, visible: expected a function (context) -> bool, not {visible!r}")
         entry.visible = visible
         catalog.use_rules()
-    if options.get("scopes") is not None or options.get("anonymous") or options.get("hide"):
-        _guard(catalog, entry, options, where)
+    if options.get("scopes") is None and not options.get("anonymous") and not options.get("hide"):
+        return
 
-
-def _guard(
-    catalog: Catalog,
-    entry: FunctionTool | FunctionResource | FunctionTemplate | FunctionPrompt,
-    options: DescribedPrompt,
-    where: str,
-) -> None:
     from mcpd.server.registry.rules import checked_needs, sees  # few servers check scopes
 
     hide = bool(options.get("hide"))

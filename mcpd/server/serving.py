@@ -93,17 +93,13 @@ def _take_process(settings: Settings) -> None:
     from mcpd.transports.stdio import claim, fill_gaps
 
     if settings.announce is None:
-        settings.announce = _print_address
+        settings.announce = lambda url: _print_hint(f"listening on {url} (Ctrl-C stops it)")
         if settings.stdio and sys.stdin is not None and sys.stdin.isatty():
             _print_hint("serving on stdio: expecting an MCP client on stdin. Press Ctrl-C to stop.")
     if not settings.stdio:
         fill_gaps()
     elif settings.descriptors is None:
         settings.descriptors = claim()
-
-
-def _print_address(url: str) -> None:
-    _print_hint(f"listening on {url} (Ctrl-C stops it)")
 
 
 def _print_hint(text: str) -> None:
@@ -210,9 +206,8 @@ def _is_watched(settings: Settings) -> bool:
 
 def _apply(server: ServerCore, settings: Settings) -> None:
     if (settings.max_threads, settings.thread_timeout) != (MAX_THREADS, THREAD_TIMEOUT):
-        from mcpd.server.functions.threads import (
-            limit_threads,  # otherwise the first plain function loads it, with these values
-        )
+        # Otherwise the first plain function loads it, with these values.
+        from mcpd.server.functions.threads import limit_threads
 
         limit_threads(settings.max_threads, settings.thread_timeout)
     if settings.extensions:

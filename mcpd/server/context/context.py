@@ -248,7 +248,7 @@ class Context(RequestInfo):
         """
         if level not in LOG_LEVELS:
             raise ValueError(f"log level {level!r} is none of {', '.join(LOG_LEVELS)}")
-        return self._do(self._log(level, data, logger))
+        return self._exchange.do(self._log(level, data, logger))
 
     async def _log(self, level: LogLevel, data: Any, logger: str | None) -> None:
         wanted = self._exchange.call.log_level
@@ -285,7 +285,7 @@ class Context(RequestInfo):
         `params` is a struct or dict. Nothing is sent to a client without the extension, or in a version without the
         method. Raises LocalProtocolError for an undeclared method.
         """
-        return self._do(self._exchange.notify(method, params))
+        return self._exchange.do(self._exchange.notify(method, params))
 
     def close_stream(self) -> None:
         """Close the HTTP stream on which the client waits for this request's answer; the work continues.
@@ -327,7 +327,7 @@ class Context(RequestInfo):
         It is kept if that sign-in is configured with `keep-tokens`, and refreshed when it has expired. Clients never
         receive it. Raises ConfigurationError if none is kept, AccessDenied if the user must sign in again.
         """
-        return self._do(self._upstream_token())
+        return self._exchange.do(self._upstream_token())
 
     async def _upstream_token(self) -> str:
         upstream = self._exchange.origin.user.upstream
@@ -425,14 +425,14 @@ class Context(RequestInfo):
 
         Make the questions with `mcpd.elicit_form`, `elicit_url`, `sample` and `list_roots`.
         """
-        return self._do(self._exchange.ask(questions, timeout), is_question=True)
+        return self._exchange.do(self._exchange.ask(questions, timeout), is_question=True)
 
     def can_ask(self, question: Question) -> bool:
         """Return whether this client supports a question. Asking it otherwise is an error."""
         return self._exchange.asking.can_ask(question)
 
     def _ask(self, question: Question, key: str | None, timeout: float | None) -> Awaitable[Any]:
-        asked = self._do(self._ask_one(question, key, timeout), is_question=True)
+        asked = self._exchange.do(self._ask_one(question, key, timeout), is_question=True)
         return _Question(asked) if isinstance(asked, CoroutineType) else asked
 
     async def _ask_one(self, question: Question, key: str | None, timeout: float | None) -> Any:
@@ -461,10 +461,7 @@ class Context(RequestInfo):
         params = ElicitationCompleteParams(elicitation_id=elicitation_id)
         # The user may finish long after the request that sent them there was answered.
         related = self._exchange.call if self._exchange.call.is_open else None
-        return self._do(self._exchange.peer.notify("notifications/elicitation/complete", params, related))
-
-    def _do(self, work: Coroutine[Any, Any, T], *, is_question: bool = False) -> Awaitable[T]:
-        return self._exchange.do(work, is_question=is_question)
+        return self._exchange.do(self._exchange.peer.notify("notifications/elicitation/complete", params, related))
 
 
 _decode_meta = Decoder(dict[str, Any]).decode

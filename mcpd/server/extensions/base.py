@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from msgspec import Struct
 
-from mcpd.errors import MissingExtension, RegistrationError
+from mcpd.errors import MissingExtension, RegistrationError, collects
 from mcpd.protocol.envelope import ClientIdentity
 from mcpd.protocol.types.base import Meta, ObjectResult, Params, Result
 from mcpd.protocol.types.features import CallToolResult
@@ -27,7 +27,6 @@ from mcpd.server.registry.entries import ToolMeta
 if TYPE_CHECKING:
     from mcpd.server.context.context import Context
     from mcpd.server.registry.entries import Problem, ResourceEntry
-from mcpd.errors import collects
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -20,6 +20,7 @@ names for types, and the allowed values of an enum. Spec: 2025-11-25 server/tool
 from __future__ import annotations
 
 import datetime
+import operator
 import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
@@ -207,7 +208,7 @@ class _Coercion:
         repaired = [
             self.value(item, prefix[index] if index < len(prefix) else rest, depth) for index, item in enumerate(value)
         ]
-        return value if all(map(_is, repaired, value)) else repaired
+        return value if all(map(operator.is_, repaired, value)) else repaired
 
     def _is_within_limit(self, values: list[Any] | Values) -> bool:
         self._left -= len(values)
@@ -323,10 +324,6 @@ class _Coercion:
             and value[name] not in allowed
             for name, schema in properties.items()
         )
-
-
-def _is(left: Any, right: Any) -> bool:
-    return left is right
 
 
 def _names(types: Any) -> frozenset[str]:

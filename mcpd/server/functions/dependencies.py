@@ -86,14 +86,10 @@ def Depends(function: Any = None, *, use_cache: bool = True) -> Any:  # noqa: N8
 
 def dependency_of(slot: Slot, hint: Any) -> Dependency | None:
     """Return the dependency of a parameter, or None if its value comes from the client."""
-    if isinstance(slot.default, Dependency):
-        found = slot.default
-    else:
-        noted = _dependency_in(hint)
-        if noted is None:
-            return None
-        found = noted
-    return Dependency(_class_of(hint), found.use_cache) if found.function is None else found
+    found = slot.default if isinstance(slot.default, Dependency) else _dependency_in(hint)
+    if found is None or found.function is not None:
+        return found
+    return Dependency(_class_of(hint), found.use_cache)
 
 
 def _dependency_in(hint: Any) -> Dependency | None:
@@ -167,7 +163,7 @@ def read(dependency: Dependency, arguments: Sequence[str], where: str, outer: tu
     taken: list[str] = []
     sources: dict[str, Source] = {}
     for slot, hint in _parameters(function, plain, where):
-        kind = find_kind(hint, Context)
+        kind: Any = find_kind(hint, Context)
         inner = dependency_of(slot, hint)
         if inner is not None:
             sources[slot.name] = read(inner, arguments, where, (*outer, function))
@@ -176,7 +172,7 @@ def read(dependency: Dependency, arguments: Sequence[str], where: str, outer: tu
                 raise RegistrationError(
                     f"{where}: it is async; annotate the parameter as Context and await its methods"
                 )
-            context = slot.name, getattr(kind, "_of", _as_it_is)
+            context = slot.name, kind._of
         elif slot.name in arguments:
             taken.append(slot.name)
         elif slot.default is _NONE:
@@ -212,10 +208,6 @@ def _parameters(function: Function, plain: Any, where: str) -> list[tuple[inspec
                 f"{where}, parameter {slot.name!r}: values are passed by name, so it cannot be positional only"
             )
     return found
-
-
-def _as_it_is(context: Any) -> Any:
-    return context
 
 
 # -- a call ------------------------------------------------------------------------------------

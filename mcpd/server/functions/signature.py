@@ -100,7 +100,9 @@ class Callee:
             if dependency_of is not None and (dependency := dependency_of(slot, hint)) is not None:
                 self._dependencies[slot.name] = dependency
             elif slot.kind is Slot.VAR_KEYWORD:
-                self._extra = _readable(hint, where)
+                from .hints import readable  # few functions take further arguments
+
+                self._extra = readable(hint, where)
             elif context_type is not None and (kind := find_kind(hint, context_type)) is not None:
                 self._take_context(slot, kind, context_type, where)
             else:
@@ -306,12 +308,6 @@ def _argument(slot: Slot, hint: Any, where: str) -> tuple[Any, ...]:
     from .hints import argument
 
     return argument(slot, hint, where)
-
-
-def _readable(hint: Any, where: str) -> Any:
-    from .hints import readable
-
-    return readable(hint, where)
 
 
 def _needs_completion(hint: Any) -> bool:

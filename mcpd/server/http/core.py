@@ -203,7 +203,8 @@ class Core:
             return request.user.id
         # Without an authenticator, a proxy or a tool may still check credentials: they distinguish users.
         authorization = request.headers.get(b"authorization")
-        return "" if authorization is None else _digest(authorization)
+        # Not the credential itself: sessions live long, and their ids may appear in a debugger.
+        return "" if authorization is None else sha256(authorization).hexdigest()
 
     def deny(self, request: HttpRequest, denied: AccessDenied) -> Refusal:
         """Return the response to an admitted request that lacks a permission."""
@@ -211,11 +212,6 @@ class Core:
 
         refusal = refusal_of(self.protection, denied, request.user)
         return refusal if self.protection is None else self.protection.spelled(refusal, RequestHeaders(request.headers))
-
-
-def _digest(data: bytes) -> str:
-    # Not the credential itself: sessions live long, and their ids may appear in a debugger.
-    return sha256(data).hexdigest()
 
 
 class _ErrorHead(Struct):

@@ -25,7 +25,7 @@ from .core import Core, is_error
 from .event_stream import EventStreamResponse
 from .http_session import HttpSession, Unavailable
 from .reply import Reply
-from .request import BadRequest, Header, HttpRequest, Refused, departed
+from .request import BadRequest, Header, HttpRequest, Refused, departed, settle
 from .resumable_streams import ResumableStream
 from .sessions import MANY_SESSIONS, Sessions
 
@@ -235,7 +235,7 @@ class LegacyEndpoint:
         ids = [part.id for part in parts if isinstance(part, Request)]
         own = [] if session is None else session.expect(ids, reply)
         try:
-            connection.receive_batch(parts, partial(_settle, done))
+            connection.receive_batch(parts, partial(settle, done))
             if not done.done():
                 reply.watch_for_disconnect()
             answer = await done
@@ -380,11 +380,6 @@ NO_STREAM = (
     "An event stream needs a session: this is a Streamable HTTP endpoint, POST a JSON-RPC message to it.\n"
     "The HTTP+SSE transport of 2024-11-05 is not supported; set your client to Streamable HTTP with the same URL.\n"
 )
-
-
-def _settle(done: asyncio.Future[bytes | None], frame: bytes | None) -> None:
-    if not done.done():
-        done.set_result(frame)
 
 
 def _id_of(message: Message | Parts | None) -> Id | None:

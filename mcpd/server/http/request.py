@@ -309,7 +309,7 @@ def on_departure(request: HttpRequest, callback: Callable[[], object]) -> Depart
 def departed(request: HttpRequest) -> asyncio.Future[None]:
     """Return a future that is done when the client of a request has left, or has its response."""
     future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-    watching = on_departure(request, partial(_settle, future))
+    watching = on_departure(request, partial(settle, future))
     if isinstance(watching, asyncio.Task):
         future.add_done_callback(lambda _: watching.cancel())
     return future
@@ -325,6 +325,7 @@ async def _watch(receive: Receive, callback: Callable[[], object]) -> None:
     callback()
 
 
-def _settle(future: asyncio.Future[None]) -> None:
+def settle(future: asyncio.Future[Any], value: object = None) -> None:
+    """Set the result of a future, unless it is done."""
     if not future.done():
-        future.set_result(None)
+        future.set_result(value)

@@ -30,6 +30,7 @@ from mcpd.server.functions.results import enc_hook, to_builtins
 BLOCKS = (TextContent, ImageContent, AudioContent, EmbeddedResource, ResourceLink)
 
 _BYTES = (bytes, bytearray, memoryview)
+_CONTENTS = (TextResourceContents, BlobResourceContents)
 
 encode_data = Encoder(enc_hook=enc_hook).encode
 _decode_text = Decoder(str).decode
@@ -228,18 +229,12 @@ def resource_contents(value: Any, uri: str, mime_type: str | None) -> list[Any]:
     """Convert a resource function's return value to `contents`: text, bytes, data (as JSON) or finished contents."""
     if isinstance(value, str):
         return [TextResourceContents(uri, str.__str__(value), mime_type or "text/plain")]
-    if isinstance(value, (bytes, bytearray, memoryview)):
+    if isinstance(value, _BYTES):
         return [BlobResourceContents(uri, bytes(value), mime_type or "application/octet-stream")]
-    if isinstance(value, (TextResourceContents, BlobResourceContents)):
+    if isinstance(value, _CONTENTS):
         return [value]
-
-    if (
-        isinstance(value, list)
-        and value
-        and all(isinstance(item, (TextResourceContents, BlobResourceContents)) for item in value)
-    ):
+    if isinstance(value, list) and value and all(isinstance(item, _CONTENTS) for item in value):
         return value
-
     if value is None:
         raise InternalError("The resource returned None")
     return [TextResourceContents(uri, _json(value).decode(), mime_type or "application/json")]

@@ -43,12 +43,6 @@ def input_schema_problems(where: str, schema: Any) -> Iterator[Problem]:
     yield from examination.problems(where)
 
 
-def output_schema_problems(where: str, schema: Any) -> Iterator[Problem]:
-    """Yield the problems of a tool's output schema, in versions up to 2025-11-25."""
-    if not isinstance(schema, dict) or schema.get("type") != "object":
-        yield Problem(where, 'its outputSchema is not of "type": "object": many clients drop the whole list of tools')
-
-
 # By kind of finding: the text, with the names or places that were found.
 _FINDINGS = {
     "lost": "its inputSchema refers to {}, which does not exist",
@@ -164,8 +158,10 @@ def tool_problems(tool: Mapping[str, Any], *, any_output: bool) -> Iterator[Prob
     yield from name_problems(where, str(name))
     yield from description_problems(where, tool.get("description"))
     yield from input_schema_problems(where, tool.get("inputSchema"))
-    if tool.get("outputSchema") is not None and not any_output:
-        yield from output_schema_problems(where, tool["outputSchema"])
+    schema = tool.get("outputSchema")
+    # Versions up to 2025-11-25 know only objects as structured content.
+    if schema is not None and not any_output and (not isinstance(schema, dict) or schema.get("type") != "object"):
+        yield Problem(where, 'its outputSchema is not of "type": "object": many clients drop the whole list of tools')
 
 
 def name_problems(where: str, name: str) -> Iterator[Problem]:

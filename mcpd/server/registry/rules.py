@@ -155,11 +155,7 @@ def checked_needs(
 
 def sees(needs: Needs) -> Callable[[Context], bool]:
     """Return a rule that shows an entry only to callers with its scopes."""
-
-    def has_its_scopes(ctx: Context) -> bool:
-        return ctx.has_scopes(*needs.scopes)
-
-    return has_its_scopes
+    return lambda ctx: ctx.has_scopes(*needs.scopes)
 
 
 log = logging.getLogger("mcpd")

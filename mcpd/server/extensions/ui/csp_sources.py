@@ -108,11 +108,11 @@ def validate_sources(
             problems.append(SourceProblem(kind, "…", f"a list may have {MAX_SOURCES} entries; the rest is ignored"))
             break
         if not isinstance(entry, str):
-            problems.append(SourceProblem(kind, _show(repr(entry)), "an entry must be a string"))
+            problems.append(SourceProblem(kind, shortened(repr(entry)), "an entry must be a string"))
             continue
         source, reason = _normalise(entry, kind, compat)
         if reason:
-            problems.append(SourceProblem(kind, _show(entry), reason, dropped=source is None))
+            problems.append(SourceProblem(kind, shortened(entry), reason, dropped=source is None))
         if source is not None:
             accepted[source] = None
 
@@ -140,7 +140,9 @@ def read_csp(value: object) -> tuple[UiCsp | None, list[SourceProblem]]:
     if not isinstance(value, Mapping):
         return None, [
             SourceProblem(
-                "csp", _show(repr(value)), f"must be an object with lists of origins under {', '.join(SOURCE_KINDS)}"
+                "csp",
+                shortened(repr(value)),
+                f"must be an object with lists of origins under {', '.join(SOURCE_KINDS)}",
             )
         ]
 
@@ -151,11 +153,11 @@ def read_csp(value: object) -> tuple[UiCsp | None, list[SourceProblem]]:
         if entries is None:
             continue
         if not isinstance(entries, (list, tuple)):
-            problems.append(SourceProblem(kind, _show(repr(entries)), "must be an array of strings"))
+            problems.append(SourceProblem(kind, shortened(repr(entries)), "must be an array of strings"))
             continue
         for entry in entries:
             if not isinstance(entry, str):
-                problems.append(SourceProblem(kind, _show(repr(entry)), "an entry must be a string"))
+                problems.append(SourceProblem(kind, shortened(repr(entry)), "an entry must be a string"))
         lists[_FIELDS[kind]] = [entry for entry in entries if isinstance(entry, str)]
 
     return UiCsp(**lists), problems
@@ -234,8 +236,8 @@ def _bad_host(host: str, *, wild: bool) -> str:
     return f"{host!r} is not a host name" if host else "has no host"
 
 
-def _show(text: str) -> str:
-    # Shorten an entry for a message, so that a hostile one cannot flood the log.
+def shortened(text: str) -> str:
+    """Return a text for a message, cut so that a hostile one cannot flood the log."""
     return text if len(text) <= 80 else f"{text[:79]}…"
 
 

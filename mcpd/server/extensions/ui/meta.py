@@ -21,6 +21,7 @@ from .csp_sources import (
     UiCsp,
     UiPermissions,
     read_csp,
+    shortened,
     validate_csp,
 )
 
@@ -96,11 +97,11 @@ def read_view_meta(where: str, ui: object) -> ViewMeta:
     if ui is None:
         return ViewMeta()
     if not isinstance(ui, Mapping):
-        return ViewMeta(problems=(Problem(where, f"_meta.ui must be an object, not {_short(ui)}"),))
+        return ViewMeta(problems=(Problem(where, f"_meta.ui must be an object, not {shortened(repr(ui))}"),))
     problems: list[Problem] = []
 
     def leave_out(member: str, value: object, expected: str) -> None:
-        problems.append(Problem(where, f"{member}: expected {expected}, not {_short(value)}"))
+        problems.append(Problem(where, f"{member}: expected {expected}, not {shortened(repr(value))}"))
 
     domain, border, permissions = ui.get("domain"), ui.get("prefersBorder"), ui.get("permissions")
     if domain is not None and not (isinstance(domain, str) and domain.strip()):
@@ -145,7 +146,7 @@ def _read_csp(where: str, value: object, problems: list[Problem]) -> UiCsp | Non
     if csp is not None:
         for kind in value if isinstance(value, Mapping) else ():
             if kind not in SOURCE_KINDS:
-                problems.append(Problem(where, f"csp has no {_short(kind)}, only {', '.join(SOURCE_KINDS)}"))
+                problems.append(Problem(where, f"csp has no {shortened(repr(kind))}, only {', '.join(SOURCE_KINDS)}"))
         csp, more = validate_csp(csp)
         found += more
     problems += [Problem(where, f"csp, {problem}", is_error=problem.dropped) for problem in found]
@@ -170,10 +171,5 @@ def read_visibility(where: str, value: object) -> tuple[list[str] | None, tuple[
     known = [name for name in _AUDIENCES if name in names]
     if isinstance(value, list) and known and all(name in _AUDIENCES for name in names):
         return known, ()
-    text = f'visibility {_short(value)}: use a list of "model" and "app", at least one'
+    text = f'visibility {shortened(repr(value))}: use a list of "model" and "app", at least one'
     return known or None, (Problem(where, text),)
-
-
-def _short(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= 80 else f"{text[:79]}…"

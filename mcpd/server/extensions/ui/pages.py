@@ -268,5 +268,6 @@ def view_tool(
     ui = apps.tool_ui(name, (entry.key, visibility, when), meta)
     ui.view = view
     if apps.catalog.resources.find(entry.key) is not entry:
-        apps.add_view(entry)
+        apps.catalog.add_part(entry)
+        apps.changed(entry.key)
     return ui
