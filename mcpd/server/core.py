@@ -46,7 +46,6 @@ if TYPE_CHECKING:
     from .http import HttpApp, HttpSettings
     from .lifespan import Lifespan
 
-
 log = logging.getLogger("mcpd")
 
 _OPENING = Opening()

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from mcpd.server.registry.resources import FunctionResource, FunctionTemplate
     from mcpd.server.registry.tools import FunctionTool
 
-
 _LABEL = "[A-Za-z](?:[A-Za-z0-9-]*[A-Za-z0-9])?"
 _NAME = "[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?"
 _KEY = rf"(?:{_LABEL}(?:\.{_LABEL})*/)?(?:{_NAME})?"

@@ -34,9 +34,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Settings", "run", "serve", "serve_here"]
 
-
 log = logging.getLogger("mcpd")
-
 
 # On stdio a host has received its first answers by then.
 _SETTLED_SECONDS = 2.0

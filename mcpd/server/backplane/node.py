@@ -243,7 +243,7 @@ class NodeChanges:
         self._marks: dict[Kind, bytes | None] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
         node.on("changed", self._on_changed)
-        node.on_gap(self._gap)
+        node.on_gap(lambda: node.post(self._catch_up()))
 
     def start(self) -> None:
         """Publish changes from now on, in the running event loop."""
@@ -308,9 +308,6 @@ class NodeChanges:
     def _notify(self, kind: Kind, uri: str | None) -> None:
         for subscriber in list(self._subscribers):
             subscriber.notify(kind, uri)
-
-    def _gap(self) -> None:
-        self._node.post(self._catch_up())
 
     async def _catch_up(self) -> None:
         await self._read_marks(notifies=True)

@@ -150,7 +150,7 @@ class RedisBus:
                 continue
 
             is_asked = False
-            kind, channel = message["type"], _channel_name(message["channel"])
+            kind, channel = message["type"], _text(message["channel"] or "")
             if kind == "message":
                 self.local.deliver(channel, message["data"])
             elif kind == "unsubscribe":
@@ -164,10 +164,6 @@ class RedisBus:
                 confirmed = self._confirmed.get(channel)
                 if confirmed is not None and not confirmed.done():
                     confirmed.set_result(None)
-
-
-def _channel_name(found: bytes | str | None) -> str:
-    return found.decode() if isinstance(found, bytes) else found or ""
 
 
 _CONNECT = 1.0

@@ -340,12 +340,8 @@ class _Member(FrameProtocol):
             # Check all arguments before anything is changed.
             found = _at_once(self._do(word, *convert(body, _BODIES[word], builtin_types=(bytes,))))
             self._write(number, "", found)
-        except (
-            MsgspecError,
-            TypeError,
-            ValueError,
-            OSError,
-        ) as error:  # of another version of this program, or too large
+        except (MsgspecError, TypeError, ValueError, OSError) as error:
+            # The frame is of another version of this program, or too large.
             self._write(number, f"{type(error).__name__}: {error}", None)
 
     async def _do(self, word: str, name: str, *rest: Any) -> object:

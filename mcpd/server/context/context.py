@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from mcpd.protocol.wire.trace_context import TraceContext
     from .questions import Answer, Question, SamplingOptions
 
-
 T = TypeVar("T")
 
 _ENDLESS = float("inf")

@@ -565,9 +565,7 @@ class ServerConnection:
         ConnectionLost.
         """
         if self._outgoing is None:
-            from .outgoing import (
-                OutgoingRequests,  # few servers send requests, and this costs start-up
-            )
+            from .outgoing import OutgoingRequests  # few servers send requests, and this costs start-up
 
             self._outgoing = OutgoingRequests(self.session, self.send, getattr(self.channel, "request_prefix", ""))
         return await self._outgoing.request(method, params, related_request, timeout)
@@ -576,9 +574,7 @@ class ServerConnection:
     def subscriptions(self) -> Subscriptions:
         """The change notifications that this client has subscribed to."""
         if self._subscriptions is None:
-            from .subscriptions import (
-                Subscriptions,  # many clients never receive a change notification
-            )
+            from .subscriptions import Subscriptions  # many clients never receive a change notification
 
             self._subscriptions = Subscriptions(self.session, self.channel, self.send)
         return self._subscriptions

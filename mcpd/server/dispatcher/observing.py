@@ -38,11 +38,9 @@ class HookedObserver(Observer):
 
     def refused(self, reason: str) -> None:
         """Something was refused before a session received it; `reason` is an HTTP status or a JSON-RPC code."""
-        return
 
     def backplane_answered(self, command: str, seconds: float, error: str) -> None:
         """The backplane executed a command; `error` is "away", the class of the exception, or empty."""
-        return
 
 
 def refusal_counter(observers: Iterable[Observer]) -> Callable[[str], object] | None:

@@ -94,7 +94,6 @@ MOST_FILES = 512
 # The total size of the files of a skill that every host must accept.
 MOST_TOTAL_BYTES = 16 * 1024 * 1024
 
-
 T = TypeVar("T")
 
 # The number of files on one page, unless a single skill has more.

@@ -24,7 +24,6 @@ from .type_hooks import ANYTHING, Definitions
 
 __all__ = ["input_schema", "output_schema", "plain"]
 
-
 _DATETIMES: dict[Any, str] = {
     types.DateTimeType: "python datetime",
     types.DateType: "python date",

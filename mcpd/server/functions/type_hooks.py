@@ -78,7 +78,6 @@ _KNOWN = (
     "a dataclass, TypedDict, NamedTuple, msgspec Struct, attrs class or pydantic model"
 )
 
-
 # msgspec's message for a union whose members it cannot tell apart, with a list of the refused types; then ours.
 _UNION = r"(?s)((?:If a t|T)ype union.*) - type `(.*)` is not supported"
 UNION = "the members of the union"
@@ -101,7 +100,6 @@ _PLAIN: dict[type, Callable[[Any], Any]] = {
     datetime.time: lambda value: value.isoformat(),
     datetime.timedelta: lambda value: datetime.timedelta(value.days, value.seconds, value.microseconds),
 }
-
 
 # msgspec writes these, except as keys of a dict; then it calls the hook.
 _NEVER_KEYS = frozenset((tuple, list, dict, set, frozenset))

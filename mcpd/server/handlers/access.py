@@ -71,7 +71,7 @@ def _guarded(catalog: Catalog, method: str, handler: Handler) -> Handler:
                 if entry is None or getattr(entry, "needs", None) is None:
                     result = handler(exchange, params)
                     return _finish(catalog, exchange, result, is_call) if result.__class__ is CoroutineType else result
-            denied = _denied(catalog, method, params, exchange, _active(catalog, exchange))
+            denied = _denied(catalog, method, params, exchange, catalog.active_extensions(exchange))
             if denied is not None:
                 if catalog.rules is not None:
                     return _unless_hidden(catalog, method, handler, exchange, params, denied)
@@ -85,10 +85,6 @@ def _guarded(catalog: Catalog, method: str, handler: Handler) -> Handler:
         return _finish(catalog, exchange, result, is_call) if result.__class__ is CoroutineType else result
 
     return handle
-
-
-def _active(catalog: Catalog, exchange: Exchange) -> ActiveExtensions:
-    return catalog.active_extensions(exchange) if catalog.extension_filters else _NOTHING
 
 
 async def _finish(catalog: Catalog, exchange: Exchange, work: Coroutine[Any, Any, Any], is_call: bool) -> Any:
@@ -109,7 +105,9 @@ async def _unless_hidden(
     from mcpd.server.registry.visibility import view  # few servers have rules
 
     seen = await view(catalog, exchange, method, params)
-    if seen is not catalog and not any(True for _ in _needs_in(seen, method, params, _active(catalog, exchange))):
+    if seen is not catalog and not any(
+        True for _ in _needs_in(seen, method, params, catalog.active_extensions(exchange))
+    ):
         return await finished(handler(exchange, params))
     raise _record(catalog, exchange, denied)
 
@@ -119,7 +117,7 @@ async def _behind_hidden(catalog: Catalog, method: str, handler: Handler, exchan
     from mcpd.server.registry.visibility import view  # few servers have rules
 
     seen = await view(catalog, exchange, method, params)
-    denied = None if seen is catalog else _denied(seen, method, params, exchange, _active(catalog, exchange))
+    denied = None if seen is catalog else _denied(seen, method, params, exchange, catalog.active_extensions(exchange))
     if denied is not None:
         raise denied
     return await finished(handler(exchange, params))

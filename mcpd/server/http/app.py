@@ -38,7 +38,6 @@ from .websocket import serve_websocket
 if TYPE_CHECKING:
     from mcpd.server.dispatcher.connection import ServerConnection
 
-
 Step: TypeAlias = Coroutine[Any, Any, Any]
 """A part of the work on a request. It returns the next part, or None."""
 

@@ -45,7 +45,6 @@ _read_event_id = re.compile(rb"(?:([0-9a-f]{10})\.(g?))?([0-9]{1,9})-([0-9]{1,9}
 NO_SESSION = "Send the Mcp-Session-Id of the response to initialize; without a session send initialize first"
 NOT_FOUND = "Session not found: it has ended or never existed. Send initialize, without a session id, to start one"
 
-
 _ALL_SENT = Refusal(405, "All events of this stream were sent.\n", (("Allow", "POST"),))
 NOT_KEPT = "Last-Event-ID is not the id of a stored event of this session"
 

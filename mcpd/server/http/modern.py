@@ -42,9 +42,7 @@ from .resumable_streams import ResumableStream
 if TYPE_CHECKING:
     from mcpd.server.dispatcher.connection import ServerConnection
 
-
 _VERSION, _METHOD, _NAME = b"mcp-protocol-version", b"mcp-method", b"mcp-name"
-
 
 _decode = Decoder(dict[str, Any]).decode
 

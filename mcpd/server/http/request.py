@@ -21,7 +21,6 @@ from mcpd.transports.guards import Refusal
 if TYPE_CHECKING:
     from mcpd.server.dispatcher.observing import PostFrames
 
-
 Scope: TypeAlias = MutableMapping[str, Any]
 Receive: TypeAlias = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send: TypeAlias = Callable[[MutableMapping[str, Any]], Awaitable[None]]

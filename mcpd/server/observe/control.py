@@ -112,7 +112,8 @@ def running_servers() -> Found:
         try:
             found.servers[pid] = path, ask(path)
         except ConnectionRefusedError:
-            _remove(path)
+            with suppress(OSError):
+                os.unlink(path)
         except TimeoutError:
             found.silent.append(pid)
         except (OSError, MsgspecError):
@@ -225,8 +226,3 @@ def _runs(pid: int) -> bool:
         pass
 
     return True
-
-
-def _remove(path: str) -> None:
-    with suppress(OSError):
-        os.unlink(path)

@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
     from mcpd.protocol.session import Call, Session
 
-
 Kind: TypeAlias = Literal["counter", "gauge", "histogram", "info"]
 Labels: TypeAlias = tuple[tuple[str, str], ...]
 

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from mcpd.server.http.core import EndpointStatus
     from .metrics import Meter
 
-
 STUCK_SECONDS = 10.0
 """Seconds after which a blocked event loop is unhealthy (OBS-13)."""
 
@@ -195,15 +194,14 @@ def _without_details(record: logging.LogRecord) -> str:
 class LastErrors(logging.Handler):
     """Collects the last errors that mcpd has logged, without the texts of exceptions."""
 
-    def __init__(self, most: int = 5, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, most: int = 5) -> None:
         super().__init__(logging.ERROR)
-        self._clock = clock
         self._kept: deque[LoggedError] = deque(maxlen=most)
 
     def emit(self, record: logging.LogRecord) -> None:
         error = record.exc_info[0] if record.exc_info else None
         message = printable(mask_text(_without_details(record)), 200)
-        self._kept.append(LoggedError(self._clock(), record.name, message, "" if error is None else error.__name__))
+        self._kept.append(LoggedError(time.time(), record.name, message, "" if error is None else error.__name__))
 
     def kept(self) -> tuple[LoggedError, ...]:
         """Return the errors, the newest last."""

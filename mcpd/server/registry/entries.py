@@ -35,14 +35,11 @@ if TYPE_CHECKING:
     from mcpd.protocol.wire.headers import Mirror
     from .rules import Condition, EntryRule, Needs
 
-
 # The ids of the extensions that are active for one request; in lists, also the keys of the conditions that hold.
 ActiveExtensions = frozenset[str]
 
-
 # The owner of everything that programs register with decorators, `add_tool` and the like.
 DECORATORS: Final = "decorators"
-
 
 _NOTHING: Final[frozenset[str]] = frozenset()
 

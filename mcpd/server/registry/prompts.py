@@ -31,7 +31,6 @@ from .entries import ActiveExtensions, Entry
 if TYPE_CHECKING:
     from mcpd.server.functions.dependencies import Overrides
 
-
 log = logging.getLogger("mcpd")
 
 MAX_VALUES = 100

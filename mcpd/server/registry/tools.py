@@ -31,11 +31,9 @@ if TYPE_CHECKING:
     from mcpd.protocol.wire.headers import Mirror
     from mcpd.server.functions.json_schema import SchemaCallee
 
-
 log = logging.getLogger("mcpd")
 
 _NO_ARGUMENTS = Raw(b"{}")
-
 
 # A function (result, exchange, whether the tool has an output schema) that returns the result for this client.
 Finisher: TypeAlias = Callable[[CallToolResult, Exchange, bool], CallToolResult]

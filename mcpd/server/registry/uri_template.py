@@ -247,7 +247,7 @@ class UriTemplate:
                 uri = re.sub(_NOT_ASCII, percent, uri)
             except UnicodeEncodeError:  # a lone surrogate
                 return None
-        values = _Match(self._edges, _upper_triplets(uri) if "%" in uri else uri).values()
+        values = _Match(self._edges, _upper_triplets(uri)).values()
         return None if values is None else _decoded(values)
 
 
@@ -416,9 +416,7 @@ def _upper_triplets(uri: str) -> str:
     return re.sub(_TRIPLET, lambda found: found[0].upper(), uri)
 
 
-def _decoded(values: dict[str, str] | None) -> dict[str, str] | None:
-    if values is None:
-        return None
+def _decoded(values: dict[str, str]) -> dict[str, str] | None:
     try:
         return {
             name: re.sub(_ENCODED_RUN, lambda run: bytes.fromhex(run[0].replace("%", "")).decode(), value)

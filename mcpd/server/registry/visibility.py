@@ -38,7 +38,6 @@ E = TypeVar("E", bound=Entry)
 # A rule, the key of its entry, and the rule's arguments.
 _RuleCall: TypeAlias = tuple[Function, str, tuple[Any, ...]]
 
-
 _LISTED = {
     "tools/list": "tools", "prompts/list": "prompts", "resources/list": "resources",
     "resources/templates/list": "templates",
