@@ -109,9 +109,10 @@ class ServerCore:
         self.lifespan: Lifespan | None = None
 
         if lifespan is not None:
-            from .lifespan import guarded
+            from .lifespan import Lifespan
 
-            self.lifespan = guarded(lifespan, self, self.handlers)
+            self.lifespan = own = Lifespan(lifespan, self)
+            self.handlers.wrap(lambda _, handler: own.guard(handler))
         self.protect(self.authenticate)
         self.catalog.on_change = self._connections.changed
         self._identity_meta = Raw(encode({f"{META}serverInfo": self.identity}))

@@ -130,14 +130,9 @@ def join(servers: Sequence[Server]) -> Server:
             joined.extensions[id].joined(extension)
         # Subscribers of their resources are subscribers here.
         server._connections = joined._connections
-        refresh = partial(_refresh, joined, name, server)
-        refresh()
-        server.catalog.on_change = _on_change(refresh)
+        _refresh(joined, name, server)
+        server.catalog.on_change = partial(_refresh, joined, name, server)
     return joined
-
-
-def _on_change(refresh: Callable[[], None]) -> Callable[[object], None]:
-    return lambda kind: refresh()
 
 
 def _check(server: Server) -> None:
@@ -189,8 +184,9 @@ async def _lifespans(servers: Sequence[Server], joined: Server) -> AsyncIterator
             await server.aclose()
 
 
-def _refresh(joined: Server, prefix: str, part: Server) -> None:
-    # Raises ConfigurationError for a URI that another server has.
+def _refresh(joined: Server, prefix: str, part: Server, changed: object = None) -> None:
+    # Replace all entries of one server, whichever list has changed. Raises ConfigurationError for a URI that another
+    # server has.
     catalog, problems = part.catalog, list(part.catalog.source_problems.values())
     offers, siblings = catalog.offers, _siblings(prefix, part)
     tools = [_JoinedTool(prefix, part, tool, siblings) for tool in catalog.tools]

@@ -24,7 +24,6 @@ from typing import Any
 from mcpd.errors import ConfigurationError, InternalError, RegistrationError
 from mcpd.protocol.printable import printable
 from mcpd.server.context.exchange import Exchange, Handler, finished
-from mcpd.server.handlers.methods import HandlerTable
 from .dispatcher import ServerConnection
 
 log = logging.getLogger("mcpd")
@@ -35,7 +34,8 @@ _CALLS_SECONDS = 5.0
 class Lifespan:
     """The lifespan of one server. `function` takes the server and returns an async context manager.
 
-    Safe in several event loops: other loops wait for the loop in which it was opened.
+    Safe in several event loops: other loops wait for the loop in which it was opened. Raises RegistrationError for
+    another kind of function.
     """
 
     def __init__(self, function: Callable[[Any], AbstractAsyncContextManager[Any]], server: Any) -> None:
@@ -170,15 +170,6 @@ class Lifespan:
         log.error("%s could not start", printable(self._where), exc_info=_author_traceback(error))
         said = f"{type(error).__name__}: {error}".strip().rstrip(":").partition("\n")[0]
         return f"{self._where} could not start: {said}; the log above says where"
-
-
-def guarded(
-    function: Callable[[Any], AbstractAsyncContextManager[Any]], server: Any, handlers: HandlerTable
-) -> Lifespan:
-    """Return the lifespan of a server, for which all its handlers wait. Raises RegistrationError."""
-    lifespan = Lifespan(function, server)
-    handlers.wrap(lambda _, handler: lifespan.guard(handler))
-    return lifespan
 
 
 class _Life:

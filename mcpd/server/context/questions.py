@@ -70,7 +70,6 @@ class Answer(Struct, Generic[T]):
     if not TYPE_CHECKING:
 
         def __getattr__(self, name):
-
             raise unknown("Answer", name)
 
     def __bool__(self) -> NoReturn:

@@ -68,9 +68,8 @@ class JsonSchema:
                 f"{', '.join(_DIALECTS)}"
             )
 
-        references = list(
-            _references(self.schema, what, 0, count())
-        )  # first, because it ends for schemas on which encoding would not
+        # First, because it ends for schemas on which encoding would not.
+        references = list(_references(self.schema, what, 0, count()))
         try:
             size = len(encode(self.schema))
         except (TypeError, RecursionError) as error:

@@ -107,7 +107,12 @@ class Callee:
                 self._take_context(slot, kind, context_type, where)
             else:
                 field = plain_field(slot, hint)
-                fields.append((field or _argument(slot, hint, where), field is not None))
+                is_plain = field is not None
+                if field is None:
+                    from .hints import argument  # loaded with the first hint beyond plain types
+
+                    field = argument(slot, hint, where)
+                fields.append((field, is_plain))
         return fields
 
     def _take_context(self, slot: Slot, kind: type, context_type: type, where: str) -> None:
@@ -299,15 +304,6 @@ def _check_parameter(slot: Slot, hint: Any, where: str) -> None:
         raise RegistrationError(f"{where}: names with two leading underscores are reserved; rename it")
     if isinstance(hint, str):
         raise RegistrationError(f"{where}: the annotation {hint!r} cannot be resolved")
-
-
-# Modules that read hints beyond plain types are loaded with the first such hint.
-
-
-def _argument(slot: Slot, hint: Any, where: str) -> tuple[Any, ...]:
-    from .hints import argument
-
-    return argument(slot, hint, where)
 
 
 def _needs_completion(hint: Any) -> bool:

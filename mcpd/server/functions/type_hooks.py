@@ -115,10 +115,6 @@ def _is_by_alias(kind: Any) -> bool:
     return getattr(kind, "model_config", {}).get("serialize_by_alias") is not False
 
 
-def _is_of_pydantic(kind: type) -> bool:
-    return kind.__module__.partition(".")[0] in ("pydantic", "pydantic_core", "pydantic_extra_types")
-
-
 def _is_path(kind: Any) -> bool:
     return isinstance(kind, type) and issubclass(kind, os.PathLike) and kind is not os.PathLike
 
@@ -231,7 +227,7 @@ def enc_hook(value: Any) -> Any:
         raise TypeError(f"{value.__name__} is {_kind_of(value)}, not a value: a call may lack its parentheses")
     if hasattr(value, "model_dump") and is_model(type(value)):
         return value.model_dump(mode="json", by_alias=_is_by_alias(type(value)))
-    if _is_of_pydantic(type(value)):
+    if type(value).__module__.partition(".")[0] in ("pydantic", "pydantic_core", "pydantic_extra_types"):
         return sys.modules["pydantic_core"].to_jsonable_python(value)
     if isinstance(value, os.PathLike):
         return os.fspath(value)

@@ -114,7 +114,10 @@ def list_tools(catalog: Catalog, exchange: Exchange, params: PageParams) -> Late
 async def _list_under_conditions(
     catalog: Catalog, exchange: Exchange, params: PageParams, active: ActiveExtensions
 ) -> ListToolsResult:
-    page: ListToolsResult = catalog.tools.page(await catalog.active_in_lists(exchange, active), params.cursor)
+    from mcpd.server.registry.rules import with_conditions  # few servers have any
+
+    active = await with_conditions(catalog.conditions, active, exchange)
+    page: ListToolsResult = catalog.tools.page(active, params.cursor)
     return page
 
 

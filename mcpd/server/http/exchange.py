@@ -175,9 +175,6 @@ class Exchange(Struct, eq=False):
                 return
             log.error("The application returned without a complete response")
 
-        await self._fail()
-
-    async def _fail(self) -> None:
         if self.is_started or self.is_gone:
             self._connection.close()
             return

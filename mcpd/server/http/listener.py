@@ -155,8 +155,7 @@ class HttpListener:
             return
 
         await self._websockets.aclose("the server is shutting down")
-        connections = self._state.connections
-        for connection in list(connections):
+        for connection in list(self._state.connections):
             connection.shutdown()
         await self._settle()
         for connection in list(self._state.connections):

@@ -304,13 +304,9 @@ class Nodes:
         self._sealed = sealed
         self._by_uid = by_uid
         self.following = StreamFollower(core, self._node, by_uid)
-        for kind, take in (
-            ("deliver", self._on_deliver),
-            ("answer", self._on_message),
-            ("cancel", self._on_message),
-        ):
-            self._node.on(kind, take)
-
+        self._node.on("deliver", self._on_deliver)
+        self._node.on("answer", self._on_message)
+        self._node.on("cancel", self._on_message)
         self._node.on_gap(self._gap)
         sealed.on_stream_node = self._on_stream_node
 

@@ -74,7 +74,8 @@ class IdSealer:
     """Seals the ids of one server with the first of `keys`, and opens ids that were sealed with any of them."""
 
     def __init__(self, keys: Sequence[bytes], server_name: str) -> None:
-        self._keys = [(_number_of(key), key) for key in keys]
+        # With a byte that distinguishes most keys, so that only one must be tried.
+        self._keys = [(hmac.digest(key, b"number", "sha256")[0], key) for key in keys]
         self._server = server_name.encode("utf-8", "surrogatepass")
 
     def seal(self, principal: str, version: str, client: bytes) -> tuple[str, SealedId]:
@@ -119,11 +120,6 @@ class IdSealer:
         return hmac.digest(key, b"".join(b"%d:%s" % (len(part), part) for part in parts), "sha256")[:_MAC]
 
 
-def _number_of(key: bytes) -> int:
-    # Return a byte that distinguishes most keys, so that only one must be tried.
-    return hmac.digest(key, b"number", "sha256")[0]
-
-
 # A log level, and subscribed resources.
 _Saved: TypeAlias = tuple[str | None, frozenset[str]]
 
@@ -164,11 +160,10 @@ class SessionRecord(NamedTuple):
             session.watch(uri)
 
 
-class _Load:
+class _Load(Struct, eq=False):
     # A session that is being loaded.
-    def __init__(self, uid: str) -> None:
-        self.uid = uid
-        self.has_ended = False
+    uid: str
+    has_ended: bool = False
 
 
 class SealedSessions:

@@ -113,6 +113,7 @@ class Total(Struct, eq=False):
 TEXT = "text/plain; version=0.0.4; charset=utf-8"
 OPEN_METRICS = "application/openmetrics-text; version=1.0.0; charset=utf-8"
 
+_SUFFIXES = {"counter": "_total", "info": "_info"}
 _UNITS = ("seconds", "bytes")
 _LONGEST_LABEL = 128
 _ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
@@ -149,13 +150,7 @@ def expose(families: Iterable[Family], *, open_metrics: bool = False) -> bytes:
 
 def _family(family: Family, open_metrics: bool) -> Iterator[str]:
     name, kind = family.name, family.kind
-    if kind == "counter":
-        series = f"{name}_total"
-    elif kind == "info":
-        series = f"{name}_info"
-    else:
-        series = name
-
+    series = name + _SUFFIXES.get(kind, "")
     shown = name if open_metrics else series
     yield f"# HELP {shown} {family.help.translate(_HELP_ESCAPES)}"
     yield f"# TYPE {shown} {'gauge' if kind == 'info' and not open_metrics else kind}"
@@ -217,8 +212,8 @@ def process_families() -> list[Family]:
     return found
 
 
-def _one(name: str, kind: str, help: str, value: float, *, most: bool = False) -> Family:
-    return Family(name, "counter" if kind == "counter" else "gauge", help, (Sample(value=value),), most)
+def _one(name: str, kind: Kind, help: str, value: float, *, most: bool = False) -> Family:
+    return Family(name, kind, help, (Sample(value=value),), most)
 
 
 def _start() -> float:

@@ -19,6 +19,8 @@ from hashlib import sha256
 from types import CoroutineType, coroutine
 from typing import Any
 
+from msgspec import Struct
+
 from mcpd import __version__
 from mcpd.errors import ProtocolError, RemoteError
 from mcpd.protocol.methods import METHODS
@@ -252,12 +254,11 @@ class Tracing:
         return _Asked(span, self._fail, lambda: self._attach(before))
 
 
-class _Asked:
+class _Asked(Struct, eq=False):
     # A pending request of the server, whose span is the current one.
-    def __init__(self, span: Any, fail: Callable[[Any, BaseException], None], leave: Callable[[], object]) -> None:
-        self._span = span
-        self._fail = fail
-        self._leave = leave
+    _span: Any
+    _fail: Callable[[Any, BaseException], None]
+    _leave: Callable[[], object]
 
     def end(self, error: BaseException | None = None) -> None:
         self._leave()

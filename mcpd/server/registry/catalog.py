@@ -121,14 +121,6 @@ class Catalog:
         client = exchange.client
         return frozenset([name for name, admits in self.extension_filters.items() if admits(client)])
 
-    async def active_in_lists(self, exchange: Exchange, active: ActiveExtensions) -> ActiveExtensions:
-        """Add the keys of the conditions that hold now, on which the list of tools depends."""
-        if not self.conditions:
-            return active
-        from .rules import with_conditions  # few servers have any
-
-        return await with_conditions(self.conditions, active, exchange)
-
     @property
     def conditions(self) -> list[Condition]:
         """The conditions that the list of tools depends on."""
