@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from msgspec import Struct
 from msgspec.json import encode
 
 from mcpd.errors import AccessDenied
@@ -30,12 +31,11 @@ if TYPE_CHECKING:
     from .lifespan import Lifespan
 
 
-class Hiding:
+class Hiding(Struct, eq=False):
     """Answers whether a tool exists for a caller, for transports that check calls before handlers do."""
 
-    def __init__(self, catalog: Catalog, lifespan: Lifespan | None) -> None:
-        self._catalog = catalog
-        self._lifespan = lifespan
+    _catalog: Catalog
+    _lifespan: Lifespan | None
 
     @property
     def has_rules(self) -> bool:
@@ -77,12 +77,11 @@ def _item(entry: Any, active: frozenset[str]) -> bytes:
         return f"{entry.key}: {error}".encode()
 
 
-class ListDigests:
+class ListDigests(Struct, eq=False):
     """The digest of each kind of list, computed again only after a change. `catalog` returns the current catalog."""
 
-    def __init__(self, catalog: Callable[[], Catalog]) -> None:
-        self._catalog = catalog
-        self._made: dict[Kind, tuple[list[object], bytes]] = {}
+    _catalog: Callable[[], Catalog]
+    _made: dict[Kind, tuple[list[object], bytes]] = {}
 
     def __call__(self, kind: Kind) -> bytes:
         """Return a digest that is the same in all processes that show everybody the same.

@@ -8,7 +8,7 @@ from itertools import count
 from time import perf_counter
 from typing import Any
 
-from msgspec import Raw
+from msgspec import Raw, Struct
 from msgspec.json import encode
 
 from mcpd.errors import ProtocolError
@@ -150,15 +150,12 @@ def _as_json(arguments: Any) -> bytes:
     return bytes(arguments) if isinstance(arguments, Raw) else encode(arguments) if arguments else b""
 
 
-class PostFrames:
+class PostFrames(Struct, eq=False):
     """The frames of one HTTP POST: its body, and the response, which does not pass the connection's channel."""
 
-    __slots__ = ("_body", "_connection", "_message")
-
-    def __init__(self, body: bytes, message: Message | list[Message | ProtocolError]) -> None:
-        self._body = body
-        self._message = message
-        self._connection: ServerConnection | None = None
+    _body: bytes
+    _message: Message | list[Message | ProtocolError]
+    _connection: ServerConnection | None = None
 
     def begin(self, connection: ServerConnection) -> None:
         """Report the body, once the connection of the POST is known."""

@@ -150,12 +150,11 @@ def follow(schema: Any, root: Schema) -> Any:
     return schema
 
 
-class _Coercion:
+class _Coercion(Struct, eq=False):
     # One call: the document that references point into, and the types found for its references.
-    def __init__(self, root: Schema) -> None:
-        self._root = root
-        self._admitted: dict[str, frozenset[str]] = {}
-        self._left = _MOST_VALUES
+    _root: Schema
+    _admitted: dict[str, frozenset[str]] = {}
+    _left: int = _MOST_VALUES
 
     def members(self, value: Values, schema: Any, depth: int) -> Values:
         schema = self._branch(schema, value, "object", "properties", "additionalProperties")

@@ -311,11 +311,10 @@ class _Call(Struct, eq=False):
 _Kept: TypeAlias = dict[Function, "asyncio.Future[Any]"]
 
 
-class _Values:
+class _Values(Struct, eq=False):
     # The values of one request's dependencies, and the sources to close.
-    def __init__(self) -> None:
-        self.kept: _Kept = {}
-        self.opened: list[_OpenSource] = []
+    kept: _Kept = {}
+    opened: list[_OpenSource] = []
 
     async def close(self, error: BaseException | None) -> None:
         # Close all sources, the last opened first. An exception raised by one is passed to the remaining ones.

@@ -32,17 +32,14 @@ if TYPE_CHECKING:
     from mcpd.server.http_backend import Backend
 
 
-class RevocationPoint:
+class RevocationPoint(Struct, eq=False):
     """A point in time, from which a linked list leads to later revocations.
 
     A request holds the point at which it was admitted. Earlier points are not referenced, so they need no cleaning.
     """
 
-    __slots__ = ("_matches", "following")
-
-    def __init__(self) -> None:
-        self._matches: Callable[[Principal], bool] | None = None
-        self.following: RevocationPoint | None = None
+    _matches: Callable[[Principal], bool] | None = None
+    following: RevocationPoint | None = None
 
     def add(self, matches: Callable[[Principal], bool]) -> RevocationPoint:
         """Revoke the principals for which `matches` returns True. Returns the point after that."""

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from msgspec import UNSET
+from msgspec import UNSET, Struct
 
 from mcpd.errors import InternalError, InvalidRequest, ProtocolError
 from mcpd.protocol.budget import OVER, SMALL, Charge, weigh
@@ -272,14 +272,11 @@ def _too_large(most: int) -> str:
     return f"The body is too large: the limit is {most} bytes (setting max_body_bytes)"
 
 
-class Departure:
+class Departure(Struct, eq=False):
     """Calls back when the client of a request has left, or its response is complete: once, in the next iteration of the
     event loop. A callback needs less memory than an event and a task for each listening client."""
 
-    __slots__ = ("_callback",)
-
-    def __init__(self, callback: Callable[[], object]) -> None:
-        self._callback: Callable[[], object] | None = callback
+    _callback: Callable[[], object] | None
 
     def set(self) -> None:
         """Schedule the callback."""

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable, Coroutine, Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
-from msgspec import UNSET, Raw, structs
+from msgspec import UNSET, Raw, Struct, structs
 from msgspec.json import Decoder
 
 from mcpd.errors import McpdError, ProtocolError, RegistrationError, ToolError, as_told, forget_frames
@@ -310,14 +310,11 @@ def _forget(task: asyncio.Task[CallToolResult]) -> None:
         task.exception()  # marks the exception as retrieved
 
 
-class _Clock:
+class _Clock(Struct, eq=False):
     # The remaining time of a tool. It is paused while the client answers a question.
-    __slots__ = ("_left", "_limit", "_questions")
-
-    def __init__(self, limit: asyncio.Timeout) -> None:
-        self._limit = limit
-        self._questions = 0
-        self._left = 0.0
+    _limit: asyncio.Timeout
+    _questions: int = 0
+    _left: float = 0.0
 
     def stop(self) -> None:
         self._questions += 1
