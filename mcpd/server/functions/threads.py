@@ -39,8 +39,6 @@ from .annotations import Function, Values
 if TYPE_CHECKING:
     from concurrent.futures import ThreadPoolExecutor
 
-    from mcpd.server.context.exchange import Exchange
-
 log = logging.getLogger("mcpd")
 
 _TIMES_FREE = 2
@@ -307,6 +305,13 @@ class _ThisThread(threading.local):
 this_thread = _ThisThread()
 
 
+class StepsFor(RunsFor, Protocol):
+    """The request that a `ThreadStep` belongs to."""
+
+    def end(self) -> None:
+        """End the request: its unanswered questions are given up."""
+
+
 async def run_in_thread(function: Function, *args: Any, exchange: RunsFor | None = None) -> Any:
     """Return `function(*args)`, run in a thread. `exchange` is the request, whose client has a share of the threads.
 
@@ -369,7 +374,7 @@ class ThreadStep:
     `has_to_run` takes no slot, which others may hold for long, and runs even if it was cancelled before it began.
     """
 
-    def __init__(self, exchange: Exchange, *, has_to_run: bool = False) -> None:
+    def __init__(self, exchange: StepsFor, *, has_to_run: bool = False) -> None:
         self._exchange = exchange
         self._has_to_run = has_to_run
         self._loop = asyncio.get_running_loop()

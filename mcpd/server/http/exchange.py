@@ -15,16 +15,13 @@ from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from contextvars import copy_context
 from email.utils import formatdate
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 from msgspec import Struct
 
 from mcpd.transports.accepting import ConnectionLimit, CountedConnections
 from mcpd.transports.authentication import Refusal
 from .request import Departure, Header, Receive, Scope, Send
-
-if TYPE_CHECKING:
-    from .http1 import Http1Protocol
 
 Application: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
 STATUS_LINES = {status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n".encode() for status in HTTPStatus}
@@ -132,10 +129,30 @@ class HttpState:
         return self._date
 
 
+class Connection(Protocol):
+    """The part of a connection that an exchange uses."""
+
+    state: HttpState
+    transport: asyncio.Transport
+    paused: asyncio.Event | None
+
+    def write(self, data: bytes) -> None:
+        """Write a part of a response."""
+
+    def answered(self, exchange: Exchange) -> None:
+        """The response of an exchange is complete."""
+
+    def close(self) -> None:
+        """Close after the written data was sent."""
+
+    def resume_reading(self) -> None:
+        """Continue to read: the application consumes the body."""
+
+
 class Exchange(Struct, eq=False):
     """One request and its response, with the `receive` and `send` of ASGI."""
 
-    _connection: Http1Protocol
+    _connection: Connection
     scope: dict[str, Any]
     keep_alive: bool
     waits_to_continue: bool

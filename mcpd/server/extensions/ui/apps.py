@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from msgspec import Struct, convert, structs
 
@@ -29,6 +29,7 @@ from .constants import (
     MIME_TYPE,
     SCHEME,
     UI,
+    AppsMode,
     app_uri,
     checked_uri,
     has_ui,
@@ -50,7 +51,6 @@ if TYPE_CHECKING:
     from mcpd.server.registry.catalog import Catalog
     from mcpd.server.registry.entries import ToolEntry
     from mcpd.server.registry.rules import Condition
-    from .extension import AppsExtension
     from .view import View
 
 
@@ -157,10 +157,17 @@ class AppEntry(FixedResource):
         return result
 
 
+class AppsChoices(Protocol):
+    """The options of MCP Apps, see `extension.AppsExtension`."""
+
+    mode: AppsMode
+    strict_list: bool
+
+
 class Apps:
     """The Views of a server and their tools, in its catalog. Views with plain names are in the server's namespace."""
 
-    def __init__(self, server: ExtensionHost, extension: AppsExtension) -> None:
+    def __init__(self, server: ExtensionHost, extension: AppsChoices) -> None:
         self.catalog = server.catalog
         self.namespace = server.name
         self.extension = extension
