@@ -91,11 +91,7 @@ class ServerCore:
         self.catalog.shows_errors = show_errors
         self.catalog.tool_timeout = checked_seconds(tool_timeout, f"server {name!r}, tool_timeout")
         self.handlers = bind_handlers(self.catalog)
-        if cache is not None:
-            from mcpd.server.registry.caching import checked_hints, put_hints
-
-            put_hints(self.handlers.wrap, self.catalog, checked_hints(cache, f"server {name!r}, cache"))
-
+        self._put_hints(cache)
         self.extensions: dict[str, Extension] = {}
         self._listeners: dict[str, NotificationListener] = {}
         self._methods = ExtensionMethods(self.handlers.put, self._listen)
@@ -118,6 +114,12 @@ class ServerCore:
         self._identity_meta = Raw(encode({f"{META}serverInfo": self.identity}))
         for extension in (*make_extensions(extension_options), *extensions):
             self.add_extension(extension)
+
+    def _put_hints(self, cache: CacheHint | Mapping[CacheableMethod, CacheHint] | None) -> None:
+        if cache is not None:
+            from mcpd.server.registry.caching import checked_hints, put_hints
+
+            put_hints(self.handlers.wrap, self.catalog, checked_hints(cache, f"server {self.name!r}, cache"))
 
     @property
     def name(self) -> str:
