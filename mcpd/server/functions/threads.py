@@ -63,6 +63,30 @@ class RunsFor(Protocol):
         """The name or URI that it is about, for the log."""
 
 
+class Borrower(Struct, eq=False):
+    """The holder of a slot: a function that runs for a request, or for None if it is the server's own.
+
+    Connection and client are looked up only when shares matter, which is rare.
+    """
+
+    _exchange: RunsFor | None
+
+    @property
+    def connection(self) -> object:
+        """Its connection; None for the server's own functions, which have no share."""
+        return None if self._exchange is None else self._exchange.owner[0]
+
+    @property
+    def client(self) -> str:
+        """The client behind the connection; "" if unknown."""
+        return "" if self._exchange is None else self._exchange.owner[1]
+
+    @property
+    def name(self) -> str:
+        """The subject of the request, for the log."""
+        return "" if self._exchange is None else self._exchange.subject
+
+
 class ThreadSlots:
     """The slots of one event loop."""
 
@@ -73,12 +97,12 @@ class ThreadSlots:
         self._threads = threads
         self._wait_seconds = wait_seconds
         # The functions that hold a slot.
-        self._running: set[_Slot] = set()
+        self._running: set[Borrower] = set()
         # The functions that continue without a slot after their client's answer.
-        self._without_slot: set[_Slot] = set()
+        self._without_slot: set[Borrower] = set()
         self._asking: Counter[object] = Counter()
         self._asking_in_all = 0
-        self._waiting: dict[object, deque[tuple[_Slot, asyncio.Future[None]]]] = {}
+        self._waiting: dict[object, deque[tuple[Borrower, asyncio.Future[None]]]] = {}
         self._reporter: asyncio.TimerHandle | None = None
         self._reported = -_REPORT_EVERY
         # Jobs whose functions have returned, and that are still to be ended on the event loop's thread.
@@ -130,7 +154,7 @@ class ThreadSlots:
             held.update(list(_shares(borrower)))
         return held
 
-    def _may_begin(self, borrower: _Slot, held: Counter[object] | None = None) -> bool:
+    def _may_begin(self, borrower: Borrower, held: Counter[object] | None = None) -> bool:
         running = len(self._running)
         free = self._threads - running
         # Quick check: as long as a third of the slots at most is held, nobody can exceed a share.
@@ -139,14 +163,14 @@ class ThreadSlots:
         held = self._held() if held is None else held
         return all(held[key] < times * free for key, times in _shares(borrower).items())
 
-    def try_acquire(self, borrower: _Slot) -> bool:
+    def try_acquire(self, borrower: Borrower) -> bool:
         """Take a slot if one is available at once. Returns whether it was."""
         if self._waiting and borrower.connection in self._waiting or not self._may_begin(borrower):
             return False
         self._running.add(borrower)
         return True
 
-    async def acquire(self, borrower: _Slot) -> None:
+    async def acquire(self, borrower: Borrower) -> None:
         """Wait for a slot. Raises ThreadsBusy, with a text that suggests a retry, if the wait takes too long."""
         if self.try_acquire(borrower):
             return
@@ -174,7 +198,7 @@ class ThreadSlots:
         finally:
             too_late.cancel()
 
-    def release(self, borrower: _Slot) -> None:
+    def release(self, borrower: Borrower) -> None:
         """Release the slot of a function that has ended, and let the next one begin."""
         self._running.discard(borrower)
         if self._waiting:
@@ -202,7 +226,7 @@ class ThreadSlots:
         while self._ended:
             self._ended.popleft().end()
 
-    def _leave(self, borrower: _Slot, turn: asyncio.Future[None]) -> None:
+    def _leave(self, borrower: Borrower, turn: asyncio.Future[None]) -> None:
         queue = self._waiting[borrower.connection]
         queue.remove((borrower, turn))
         if not queue:
@@ -228,7 +252,7 @@ class ThreadSlots:
 
     # -- functions that ask their client -----------------------------------------------------
 
-    def release_while_asking(self, borrower: _Slot) -> bool:
+    def release_while_asking(self, borrower: Borrower) -> bool:
         """Release the slot of a function that waits for its client. Returns False if too many do."""
         key = borrower.connection
         if self._asking_in_all >= _ASKING_IN_ALL or self._asking[key] >= _ASKING_OF_ONE:
@@ -238,7 +262,7 @@ class ThreadSlots:
         self.release(borrower)
         return True
 
-    def reacquire(self, borrower: _Slot) -> bool:
+    def reacquire(self, borrower: Borrower) -> bool:
         """Reacquire a slot after the client's answer. Returns whether the share allowed it.
 
         Otherwise the function stays counted among the waiting ones until `stop_asking`.
@@ -250,7 +274,7 @@ class ThreadSlots:
         self._running.add(borrower)
         return True
 
-    def stop_asking(self, borrower: _Slot) -> None:
+    def stop_asking(self, borrower: Borrower) -> None:
         """Stop counting a function among those that ask: it has a slot again, or has ended."""
         self._without_slot.discard(borrower)
         self._asking_in_all -= 1
@@ -282,7 +306,7 @@ class ThreadSlots:
             self._reporter = loop.call_later(_REPORT_EVERY, self._report)
 
 
-def _shares(borrower: _Slot) -> dict[object, int]:
+def _shares(borrower: Borrower) -> dict[object, int]:
     # Return the groups that a function counts for, and how many times the free slots each may hold.
     #
     # Without a token all programs of one machine look like one client: they share the limit of the address.
@@ -439,11 +463,9 @@ class ThreadStep:
                 pass
 
 
-class _Slot(Struct, eq=False):
+class _Slot(Borrower, eq=False):
     # The slot of one function, and the function as a job. Released when the function has ended, or will never begin.
     # A struct, because one is made for each call.
-    # The request that the function runs for; None if it is the server's own.
-    _exchange: RunsFor | None
     loop: asyncio.AbstractEventLoop
     slots: ThreadSlots
     function: Function
@@ -457,21 +479,6 @@ class _Slot(Struct, eq=False):
     is_over: bool = False
     is_asking: bool = False
     is_without_slot: bool = False
-
-    # Connection and client are looked up only when shares matter, which is rare.
-
-    @property
-    def connection(self) -> object:
-        # None for the server's own functions, which have no share.
-        return None if self._exchange is None else self._exchange.owner[0]
-
-    @property
-    def client(self) -> str:
-        return "" if self._exchange is None else self._exchange.owner[1]
-
-    @property
-    def name(self) -> str:
-        return "" if self._exchange is None else self._exchange.subject
 
     # -- the job -----------------------------------------------------------------------------
 
