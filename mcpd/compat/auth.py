@@ -51,8 +51,6 @@ class AuthSettings(BaseModel):
 
 
 class TokenVerifier(Protocol):
-    """The `token_verifier` of a server."""
-
     async def verify_token(self, token: str) -> AccessToken | None:
         """Return the token with its permissions, None for an invalid one."""
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Annotated, Any, ClassVar
 from urllib.parse import quote
 
+from anyio.to_thread import run_sync
 from pydantic import BaseModel, BeforeValidator, ConfigDict, field_validator
 
 from mcpd.compat.types.base import (
@@ -95,7 +96,6 @@ class Image(_Media):
     _default = "image/png"
 
     def to_image_content(self, mime_type: str | None = None, annotations: Annotations | None = None) -> ImageContent:
-        """Return the content block. This reads the file."""
         return ImageContent(**self._members(mime_type, annotations))
 
 
@@ -107,7 +107,6 @@ class Audio(_Media):
     _default = "audio/wav"
 
     def to_audio_content(self, mime_type: str | None = None, annotations: Annotations | None = None) -> AudioContent:
-        """Return the content block. This reads the file."""
         return AudioContent(**self._members(mime_type, annotations))
 
 
@@ -211,8 +210,6 @@ class _Held(BaseModel):
 
 
 class HoldsText(_Held):
-    """A resource that holds a text."""
-
     text: str
 
     async def read(self) -> str:
@@ -220,8 +217,6 @@ class HoldsText(_Held):
 
 
 class HoldsBytes(_Held):
-    """A resource that holds bytes."""
-
     data: bytes
 
     async def read(self) -> bytes:
@@ -267,8 +262,6 @@ class HoldsFile(_AtPath):
         return self.is_binary or not self.mime_type.startswith("text/")
 
     async def read(self) -> Any:
-        from anyio.to_thread import run_sync  # few servers have files
-
         try:
             if self._reads_bytes():
                 return await run_sync(self.path.read_bytes)
@@ -296,8 +289,6 @@ class HoldsFolder(_AtPath):
         return [file for file in glob(self.pattern or "*") if file.is_file()]
 
     async def read(self) -> str:
-        from anyio.to_thread import run_sync  # few servers have files
-
         try:
             files = await run_sync(self.list_files)
         except Exception as error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from mcpd.compat.types.base import URL_ELICITATION_REQUIRED, ErrorData
@@ -20,6 +21,9 @@ class McpError(Exception):
     """An error response: raised by a handler to send one, and raised here when the client sent one."""
 
     error: ErrorData
+    code = property(attrgetter("error.code"))
+    message = property(attrgetter("error.message"))
+    data = property(attrgetter("error.data"))
 
     def __init__(
         self, error: ErrorData | int | None = None, message: str = "", data: Any = None, *, code: int = 0
@@ -29,18 +33,6 @@ class McpError(Exception):
             error = ErrorData(code=code if error is None else error, message=message, data=data)
         super().__init__(error.message)
         self.error = error
-
-    @property
-    def code(self) -> int:
-        return self.error.code
-
-    @property
-    def message(self) -> str:
-        return self.error.message
-
-    @property
-    def data(self) -> Any:
-        return self.error.data
 
 
 class UrlElicitationRequiredError(McpError):

@@ -196,8 +196,6 @@ _FASTMCP_PROMPTS = (
     | Names.of("types.features", "PromptMessage")
     | Names.of("sdk.components", "PromptArgument")
 )
-_MIDDLEWARE = Names.of("fastmcp.middleware")
-_TRANSFORMS = Names({"Visibility": "fastmcp.base:VisibilityTransform"})
 
 _FASTMCP = {
     "fastmcp": _SERVER
@@ -219,11 +217,11 @@ _FASTMCP = {
     "fastmcp.server.lifespan": Names.of("fastmcp.base", "ContextManagerLifespan Lifespan lifespan"),
     **_package(
         "fastmcp.server.middleware",
-        _MIDDLEWARE,
+        Names.of("fastmcp.middleware"),
         "middleware caching error_handling logging rate_limiting response_limiting timing",
     ),
     **_package("fastmcp.server.auth", _TOKEN, "auth"),
-    **_package("fastmcp.server.transforms", _TRANSFORMS, "visibility"),
+    **_package("fastmcp.server.transforms", Names({"Visibility": "fastmcp.base:VisibilityTransform"}), "visibility"),
     "fastmcp.utilities.types": Names(
         {"Audio": "contents:FastMCPAudio", "File": "contents", "Image": "contents:FastMCPImage"}
     ),

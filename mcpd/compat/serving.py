@@ -12,6 +12,7 @@ import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from importlib.util import find_spec
+from operator import attrgetter
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeVar
 
@@ -19,7 +20,6 @@ from pydantic import BaseModel, ConfigDict
 from pydantic_core import from_json
 
 from mcpd.compat.lowlevel.server import Server
-from mcpd.compat.types.base import Icon
 from mcpd.errors import ConfigurationError
 from mcpd.protocol.printable import printable
 from .install import current_program, refuse_overrides
@@ -146,12 +146,8 @@ _FRAMING = frozenset(("content-length", "content-type", "transfer-encoding", "co
 class HighLevelServer:
     """A server whose tools, resources and prompts are functions. It is served by the low-level server within."""
 
-    library: ClassVar[str]
-    """The name of the library, for messages."""
-
-    settings: Any
-    """The settings, for options that a program does not pass to `run`."""
-
+    library: ClassVar[str]  # its name in messages
+    settings: Any  # for options that a program does not pass to `run`
     _mcp_server: Server[Any, Any]
     _routes: list[tuple[str, list[str], Callable[..., Any]]]
 
@@ -164,30 +160,18 @@ class HighLevelServer:
 
     # -- identity ----------------------------------------------------------------------------
 
-    @property
-    def name(self) -> str:
-        return self._mcp_server.name
-
-    @property
-    def version(self) -> str | None:
-        return self._mcp_server.version
+    name = property(attrgetter("_mcp_server.name"))
+    version = property(attrgetter("_mcp_server.version"))
+    website_url = property(attrgetter("_mcp_server.website_url"))
+    icons = property(attrgetter("_mcp_server.icons"))
 
     @property
     def instructions(self) -> str | None:
-        """The instructions that clients give to their models."""
         return self._mcp_server.instructions
 
     @instructions.setter
     def instructions(self, text: str | None) -> None:
         self._mcp_server.instructions = text
-
-    @property
-    def website_url(self) -> str | None:
-        return self._mcp_server.website_url
-
-    @property
-    def icons(self) -> list[Icon] | None:
-        return self._mcp_server.icons
 
     # -- running -----------------------------------------------------------------------------
 

@@ -68,11 +68,9 @@ class Component(BaseModel):
 
     @property
     def key(self) -> str:
-        """Its identity with its kind and version."""
         return f"{self.KEY_PREFIX}:{self.identity}@{self.version or ''}"
 
     def get_meta(self) -> dict[str, Any]:
-        """Return its `_meta` with tags and version."""
         meta = self.meta or {}
         own = {**_public(meta.get("fastmcp")), "tags": sorted(self.tags), **given({"version": self.version})}
         return {**meta, "fastmcp": own}
@@ -366,7 +364,6 @@ def lifespan(fn: Callable[[Any], Any]) -> Lifespan:
 
 
 def has_lifespan(server: Any) -> bool:
-    """Return whether a server or one that is mounted on it has a lifespan."""
     return server.own_lifespan is not None or any(has_lifespan(mount.server) for mount in server.mounts)
 
 

@@ -154,8 +154,6 @@ class Tool(Component):
 
 
 class FunctionTool(Tool):
-    """A function as a tool."""
-
     fn: Callable[..., Any] = Field(exclude=True)
     run_in_thread: bool = True
 
@@ -233,8 +231,6 @@ class Message(BaseModel):
 
 
 class PromptResult(BaseModel):
-    """The messages of a prompt, a description, and `_meta`."""
-
     messages: list[Message]
     description: str | None = None
     meta: dict[str, Any] | None = None
@@ -307,8 +303,6 @@ def _message(item: Any) -> Any:
 
 
 class FunctionPrompt(Prompt):
-    """A function as a prompt."""
-
     fn: Callable[..., Any] = Field(exclude=True)
 
     async def render(self, arguments: dict[str, Any] | None = None) -> Any:
@@ -367,7 +361,6 @@ def _argument_description(function: Function, name: str, text: str | None) -> st
 
 
 def prompt(name_or_fn: Any = None, *, name: str | None = None, **options: Any) -> Any:
-    """Mark a function as a prompt for `mcp.add_prompt`."""
     return mark("prompt", name_or_fn, name, options)
 
 
@@ -391,8 +384,6 @@ class ResourceContent(BaseModel):
 
 
 class ResourceResult(BaseModel):
-    """The contents of a resource, and `_meta`."""
-
     contents: list[ResourceContent]
     meta: dict[str, Any] | None = None
 
@@ -486,8 +477,6 @@ class Resource(Component):
 
 
 class FunctionResource(Resource):
-    """A resource whose function returns its contents."""
-
     fn: Callable[..., Any] = Field(exclude=True)
 
     async def read(self) -> Any:
@@ -634,8 +623,6 @@ class ResourceTemplate(Component):
         raise NotImplementedError("Subclasses must implement read() or override create_resource()")
 
     async def create_resource(self, uri: str, params: dict[str, Any]) -> Resource:
-        """Return the resource of a URI with these variables."""
-
         async def read() -> Any:
             return await self.read(params)
 
@@ -643,7 +630,6 @@ class ResourceTemplate(Component):
         return Resource.from_function(read, uri, name=self.name, **members)
 
     async def result(self, uri: str, variables: dict[str, Any]) -> ResourceResult:
-        """Return the contents of the resource of a URI."""
         if type(self).read is ResourceTemplate.read:
             contents = await (await self.create_resource(uri, variables)).read()
         else:
@@ -656,8 +642,6 @@ class ResourceTemplate(Component):
 
 
 class FunctionResourceTemplate(ResourceTemplate):
-    """A function as a template."""
-
     fn: Callable[..., Any] = Field(exclude=True)
 
     async def read(self, arguments: dict[str, Any]) -> Any:

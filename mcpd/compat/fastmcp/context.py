@@ -75,7 +75,7 @@ class Context(SharedContext):
     task_id: str | None = None
 
     def __init__(self, fastmcp: Any) -> None:
-        self._fastmcp = fastmcp
+        self.fastmcp = fastmcp
         self._values: dict[str, Any] = {}
         self._tokens: list[Any] = []
 
@@ -89,19 +89,11 @@ class Context(SharedContext):
     async def __aexit__(self, *_: object) -> None:
         current_context.reset(self._tokens.pop())
 
-    def _current(self) -> RequestContext[Any, Any, Any] | None:
-        return request_ctx.get(None)
-
     # -- the request -------------------------------------------------------------------------
 
     @property
-    def fastmcp(self) -> Any:
-        return self._fastmcp
-
-    @property
     def request_context(self) -> RequestContext[Any, Any, Any] | None:
-        """The request, None outside of a request."""
-        return request_ctx.get(None)
+        return self._current()
 
     @property
     def lifespan_context(self) -> Any:
@@ -123,7 +115,6 @@ class Context(SharedContext):
 
     @property
     def origin_request_id(self) -> str | None:
-        """The id of the request, None outside of a request."""
         return None if self.request_context is None else str(self.request_context.request_id)
 
     @property
@@ -140,7 +131,6 @@ class Context(SharedContext):
         return "stdio" if exchange.origin.transport in ("stdio", "memory") else "streamable-http"
 
     def get_http_request(self) -> Any:
-        """Return the HTTP request. Raises RuntimeError for other transports."""
         return get_http_request()
 
     def client_supports_extension(self, extension_id: str) -> bool:
@@ -157,16 +147,16 @@ class Context(SharedContext):
 
     async def read_resource(self, uri: Any) -> Any:
         """Read a resource of this server. Returns a `ResourceResult`."""
-        return await self._fastmcp.read_resource(str(uri))
+        return await self.fastmcp.read_resource(str(uri))
 
     async def list_resources(self) -> list[Resource]:
-        return [resource.to_mcp_resource() for resource in await self._fastmcp.list_resources()]
+        return [resource.to_mcp_resource() for resource in await self.fastmcp.list_resources()]
 
     async def list_prompts(self) -> list[features.Prompt]:
-        return [prompt.to_mcp_prompt() for prompt in await self._fastmcp.list_prompts()]
+        return [prompt.to_mcp_prompt() for prompt in await self.fastmcp.list_prompts()]
 
     async def get_prompt(self, name: str, arguments: dict[str, Any] | None = None) -> features.GetPromptResult:
-        result: features.GetPromptResult = (await self._fastmcp.render_prompt(name, arguments)).to_mcp_prompt_result()
+        result: features.GetPromptResult = (await self.fastmcp.render_prompt(name, arguments)).to_mcp_prompt_result()
         return result
 
     # -- the client --------------------------------------------------------------------------
@@ -237,7 +227,6 @@ class Context(SharedContext):
         values[key] = value
 
     async def get_state(self, key: str) -> Any:
-        """Return a value that `set_state` kept, or None."""
         return self._values[key] if key in self._values else _session_state().values.get(key)
 
     async def delete_state(self, key: str) -> None:

@@ -117,7 +117,6 @@ class Function:
         return function
 
     def _binder(self) -> Any:
-
         def bind(*args: Any, **kwargs: Any) -> inspect.BoundArguments:
             return signature.bind(*args, **kwargs)
 

@@ -287,9 +287,8 @@ class RetryMiddleware(_Logs):
             try:
                 return await call_next(context)
             except Exception as error:
-                if not isinstance(error, self.retry_exceptions) and not isinstance(
-                    error.__cause__, self.retry_exceptions
-                ):
+                # The server wraps exceptions of functions, so the cause counts, too.
+                if not any(isinstance(cause, self.retry_exceptions) for cause in (error, error.__cause__)):
                     raise
                 delay = min(self.base_delay * self.backoff_multiplier**attempt, self.max_delay)
                 self.logger.warning(

@@ -238,7 +238,6 @@ class FastMCP(HighLevelServer, Generic[LifespanResultT]):
         return made
 
     def add_prompt(self, prompt: Any) -> Any:
-        """Add a prompt, or a function as one."""
         return self._stores[_PROMPTS].add(prompt if isinstance(prompt, Prompt) else Prompt.from_function(prompt))
 
     @collects
@@ -268,7 +267,6 @@ class FastMCP(HighLevelServer, Generic[LifespanResultT]):
         return _registered(None, lambda fn: self.add_resource_fn(fn, uri, **options))
 
     def add_resource_fn(self, fn: Any, uri: str, **options: Any) -> Any:
-        """Add a function as a resource or template."""
         if "{" in uri and "}" in uri:
             return self.add_template(ResourceTemplate.from_function(fn, uri, **options))
 
@@ -390,9 +388,8 @@ class FastMCP(HighLevelServer, Generic[LifespanResultT]):
         # A component is not called while it is disabled, even if a client knows its name.
         enabled = [component for component in self._enabled(self._stores[kind].all()) if component.identity == identity]
         if version is not None:
-            return next(
-                (component for component in enabled if component.version == str(getattr(version, "eq", version))), None
-            )
+            exact = str(getattr(version, "eq", version))
+            return next((component for component in enabled if component.version == exact), None)
         return next(iter(newest(enabled)), None)
 
     async def _mounted(self, kind: _Kind, identity: str) -> tuple[Any, str, Any]:

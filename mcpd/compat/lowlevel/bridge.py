@@ -192,7 +192,7 @@ class _Bridge:
         session = self._sessions.get(exchange.call.session)
         if session is None:
             session = self._sessions[exchange.call.session] = ServerSession(exchange, self._server)
-        session.renew(exchange)
+        session.latest = exchange
 
         async def close() -> None:
             Context(exchange).close_stream()

@@ -102,8 +102,6 @@ class Server(Generic[LifespanResultT, RequestT]):
         *,
         title: str | None = None,
         description: str | None = None,
-        cache_hints: Any = None,
-        get_tool_input_schema: Any = None,
         **handlers: Callable[..., Awaitable[Any]] | None,
     ) -> None:
         self.request_handlers: dict[type[Any], Handler] = {features.PingRequest: _ping}
@@ -292,7 +290,6 @@ class Server(Generic[LifespanResultT, RequestT]):
         notification_options: NotificationOptions | None = None,
         experimental_capabilities: dict[str, dict[str, Any]] | None = None,
     ) -> InitializationOptions:
-        """Return what the server sends in the handshake."""
         options = self.identity
         options.capabilities = self.get_capabilities(
             notification_options or NotificationOptions(), experimental_capabilities or {}
@@ -485,7 +482,6 @@ def failed_result(text: str) -> features.CallToolResult:
 
 
 def resource_contents(uri: Any, data: str | bytes, mime_type: str | None = None, meta: Any = None) -> Any:
-    """Return text or bytes as the contents of a resource."""
     if isinstance(data, bytes):
         blob = b64encode(data).decode()
         return BlobResourceContents(uri=uri, mimeType=mime_type or "application/octet-stream", blob=blob, meta=meta)

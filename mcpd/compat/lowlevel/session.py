@@ -39,7 +39,6 @@ from .wire import REFUSALS, REQUESTS, as_json, question_of, struct_of
 if TYPE_CHECKING:
     from mcpd.compat.types import client_requests
     from mcpd.server.app import Server
-    from mcpd.server.context.exchange import Exchange
 
 
 SessionT = TypeVar("SessionT")
@@ -94,9 +93,8 @@ class SharedContext(ABC):
 
         return core_schema.is_instance_schema(cls)
 
-    @abstractmethod
     def _current(self) -> RequestContext[Any, Any, Any] | None:
-        """Return the current request, None outside of a request."""
+        return request_ctx.get(None)
 
     @property
     @abstractmethod
@@ -193,8 +191,10 @@ _OPTIONS = {
     "on_set_logging_level": "logging/setLevel",
 }
 
-# Notifications of clients, and subscriptions, which mcpd serves itself.
-_IGNORED_OPTIONS = frozenset(("on_progress", "on_roots_list_changed", "on_subscriptions_listen"))
+# Notifications of clients, subscriptions, which mcpd serves itself, and options of caches that it does not have.
+_IGNORED_OPTIONS = frozenset(
+    ("cache_hints", "get_tool_input_schema", "on_progress", "on_roots_list_changed", "on_subscriptions_listen")
+)
 
 
 @dataclass
@@ -298,7 +298,6 @@ current_inputs: ContextVar[Inputs] = ContextVar("inputs", default=_NO_INPUTS)
 
 
 def is_input_required(result: Any) -> bool:
-    """Return whether a function returned an `InputRequiredResult`."""
     return getattr(result, "resultType", None) == "input_required"
 
 
@@ -372,22 +371,18 @@ class ServerSession:
     """A client of a server. The object stays the same for as long as the connection lasts."""
 
     def __init__(self, exchange: Exchange, server: Server) -> None:
-        self._latest = exchange
+        # Programs send messages after a request has ended. They go the way of the client's latest request.
+        self.latest = exchange
         self._server = server
 
     @property
     def _exchange(self) -> Exchange:
         # The current request of this client; outside of a request, its latest one.
         exchange = current_exchange.get(None)
-        return exchange if exchange is not None and exchange.peer is self._latest.peer else self._latest
-
-    def renew(self, exchange: Exchange) -> None:
-        """Note the latest request of the client."""
-        self._latest = exchange
+        return exchange if exchange is not None and exchange.peer is self.latest.peer else self.latest
 
     @property
     def client_params(self) -> features.InitializeRequestParams:
-        """The params of the client's handshake."""
         client = self._exchange.client
         return features.InitializeRequestParams.model_validate(
             {
@@ -441,7 +436,6 @@ class ServerSession:
         requestedSchema: dict[str, Any],  # noqa: N803 - the library's name
         related_request_id: RequestId | None = None,
     ) -> client_requests.ElicitResult:
-        """Ask the user to fill in a form."""
         types = _types()
         params = types.ElicitRequestFormParams(message=message, requestedSchema=requestedSchema)
         return await self.send_request(types.ElicitRequest(params=params), types.ElicitResult)

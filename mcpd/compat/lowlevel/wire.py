@@ -20,33 +20,8 @@ from mcpd.compat.types import features
 from mcpd.compat.types.base import BaseRequest
 from mcpd.errors import InternalError, LocalProtocolError
 from mcpd.protocol.jsonrpc import explain
+from mcpd.protocol.types import features as structs, interaction
 from mcpd.protocol.types.base import EmptyResult, ObjectResult, Result
-from mcpd.protocol.types.features import (
-    Annotations,
-    AudioContent,
-    CallToolResult,
-    EmbeddedResource,
-    GetPromptResult,
-    ImageContent,
-    ListPromptsResult,
-    ListResourcesResult,
-    ListResourceTemplatesResult,
-    ListToolsResult,
-    ReadResourceResult,
-    ResourceLink,
-    TextContent,
-    ToolAnnotations,
-)
-from mcpd.protocol.types.interaction import (
-    CompleteResult,
-    CreateMessageParams,
-    CreateMessageResult,
-    ElicitFormParams,
-    ElicitResult,
-    ElicitUrlParams,
-    ListRootsParams,
-    ListRootsResult,
-)
 from mcpd.protocol.versions import table
 from mcpd.server.context.questions import Question
 
@@ -71,18 +46,26 @@ REQUESTS: dict[str, type[BaseRequest]] = {
 """The requests that a client may send, by method."""
 
 RESULTS: dict[str, type[Result]] = {
-    "tools/list": ListToolsResult,
-    "tools/call": CallToolResult,
-    "resources/list": ListResourcesResult,
-    "resources/templates/list": ListResourceTemplatesResult,
-    "resources/read": ReadResourceResult,
-    "prompts/list": ListPromptsResult,
-    "prompts/get": GetPromptResult,
-    "completion/complete": CompleteResult,
+    "tools/list": structs.ListToolsResult,
+    "tools/call": structs.CallToolResult,
+    "resources/list": structs.ListResourcesResult,
+    "resources/templates/list": structs.ListResourceTemplatesResult,
+    "resources/read": structs.ReadResourceResult,
+    "prompts/list": structs.ListPromptsResult,
+    "prompts/get": structs.GetPromptResult,
+    "completion/complete": interaction.CompleteResult,
 }
 """The results of requests. Those of other methods are empty."""
 
-_EXTENSIBLE = (ToolAnnotations, Annotations, TextContent, ImageContent, AudioContent, ResourceLink, EmbeddedResource)
+_EXTENSIBLE = (
+    structs.ToolAnnotations,
+    structs.Annotations,
+    structs.TextContent,
+    structs.ImageContent,
+    structs.AudioContent,
+    structs.ResourceLink,
+    structs.EmbeddedResource,
+)
 """Structs that may have members beyond the specification, which clients receive, too."""
 
 
@@ -106,7 +89,7 @@ def result_of(method: str, result: BaseModel, *, keeps_unknown: bool = True) -> 
     members = as_json(result)
     if method == "resources/read":
         # The contents are a union of structs without a tag; as dicts they are written unchanged.
-        return ReadResourceResult(contents=members.get("contents", []), meta=members.get("_meta"))
+        return structs.ReadResourceResult(contents=members.get("contents", []), meta=members.get("_meta"))
 
     try:
         struct = convert(members, RESULTS.get(method, EmptyResult))
@@ -148,10 +131,10 @@ class _RawQuestion(Question):
 
 
 _QUESTIONS: dict[str, tuple[type[Struct], type[Struct], dict[str, Any]]] = {
-    "sampling/createMessage": (CreateMessageParams, CreateMessageResult, {"sampling": {}}),
-    "roots/list": (ListRootsParams, ListRootsResult, {"roots": {}}),
-    "elicitation/create": (ElicitFormParams, ElicitResult, {"elicitation": {"form": {}}}),
-    "elicitation/create url": (ElicitUrlParams, ElicitResult, {"elicitation": {"url": {}}}),
+    "sampling/createMessage": (interaction.CreateMessageParams, interaction.CreateMessageResult, {"sampling": {}}),
+    "roots/list": (interaction.ListRootsParams, interaction.ListRootsResult, {"roots": {}}),
+    "elicitation/create": (interaction.ElicitFormParams, interaction.ElicitResult, {"elicitation": {"form": {}}}),
+    "elicitation/create url": (interaction.ElicitUrlParams, interaction.ElicitResult, {"elicitation": {"url": {}}}),
 }
 
 

@@ -111,8 +111,6 @@ class Manager:
 
 
 class Tool(Component):
-    """A function as a tool."""
-
     fn_metadata: FuncMetadata
     is_async: bool = False
 
@@ -133,10 +131,7 @@ class Tool(Component):
         structured_output: bool | None = None,
         **members: Any,
     ) -> Self:
-        """Return a function as a tool. Raises InvalidSignature, and ValueError for a lambda without a name.
-
-        Members are title, description, annotations, icons, meta and context_kwarg.
-        """
+        """Return a function as a tool. Raises InvalidSignature, and ValueError for a lambda without a name."""
         made = cls._of_function(fn, name, is_async=is_coroutine_function(fn), **members)
         made._set_metadata(structured_output)
         return made
@@ -156,8 +151,6 @@ class Tool(Component):
 
 
 class ToolManager(Manager):
-    """The tools of a server by name."""
-
     kind = "tool"
     unknown_error = ToolError
     tool_type: ClassVar[type[Tool]] = Tool
@@ -181,7 +174,6 @@ class ToolManager(Manager):
     async def call_tool(
         self, name: str, arguments: dict[str, Any], context: Any = None, convert_result: bool = False
     ) -> Any:
-        """Call a tool. Raises ToolError."""
         return await self._known(name).run(arguments, context=context, convert_result=convert_result)
 
 
@@ -220,16 +212,11 @@ class PromptArgument(features.PromptArgument):
 
 
 class Prompt(Component):
-    """A function as a prompt."""
-
     arguments: list[PromptArgument] | None = None
 
     @classmethod
     def from_function(cls, fn: Callable[..., Any], name: str | None = None, **members: Any) -> Self:
-        """Return a function as a prompt. Its parameters are the arguments.
-
-        Members are title, description, icons and context_kwarg.
-        """
+        """Return a function as a prompt. Its parameters are the arguments."""
         made = cls._of_function(fn, name, **members)
         schema = FuncMetadata(fn, made._skipped).arg_model.model_json_schema()
         required = schema.get("required", ())
@@ -280,8 +267,6 @@ def _dict_adapter() -> TypeAdapter[Any]:
 
 
 class PromptManager(Manager):
-    """The prompts of a server by name."""
-
     kind = "prompt"
 
     def __init__(self, warn_on_duplicate_prompts: bool = True) -> None:
@@ -447,8 +432,6 @@ class ResourceTemplate(Component):
 
 
 class ResourceManager(Manager):
-    """The resources and templates of a server."""
-
     kind = "resource"
     template_type: ClassVar[type[ResourceTemplate]] = ResourceTemplate
 

@@ -60,15 +60,12 @@ class FuncMetadata:
         except NameError as error:
             raise InvalidSignature(f"Unable to evaluate type annotations for callable {self._name!r}") from error
 
+        self.returns = self._signature.return_annotation
         for name in self._signature.parameters:
             if name.startswith("_"):
                 raise InvalidSignature(f"Parameter {name} of {self._name} cannot start with '_'; rename it")
         if structured_output:
             _ = self._plan  # raises at once if the return annotation does not allow it
-
-    @property
-    def returns(self) -> Any:
-        return self._signature.return_annotation
 
     @cached_property
     def arg_model(self) -> type[ArgModelBase]:
@@ -82,7 +79,6 @@ class FuncMetadata:
 
     @property
     def output_schema(self) -> dict[str, Any] | None:
-        """The schema of structured results, or None."""
         return self._plan.schema
 
     def pre_parse_json(self, data: dict[str, Any]) -> dict[str, Any]:
@@ -246,20 +242,16 @@ def _output_plan(annotation: Any, name: str, is_wanted: bool | None) -> OutputPl
         if not marks:
             return OutputPlan()
         hint, annotation = marks[0], marks[0] if len(marks) == 1 else Annotated[(marks[0], *marks[1:])]
-    plan = _plan(annotation, hint, name)
-    if plan.model is None and is_wanted:
-        raise InvalidSignature(f"Function {name}: return type {hint} is not serializable for structured output")
-    return plan
-
-
-def _plan(annotation: Any, hint: Any, name: str) -> OutputPlan:
+    plan = OutputPlan()
     try:
         model, wraps = _model(annotation, hint, name)
         if model is not None:
-            return OutputPlan(model, model.model_json_schema(schema_generator=_Strict), wraps)
+            plan = OutputPlan(model, model.model_json_schema(schema_generator=_Strict), wraps)
     except _UNFIT:
         pass
-    return OutputPlan()
+    if plan.model is None and is_wanted:
+        raise InvalidSignature(f"Function {name}: return type {hint} is not serializable for structured output")
+    return plan
 
 
 def _model(annotation: Any, hint: Any, name: str) -> tuple[type[BaseModel] | None, bool]:

@@ -13,6 +13,7 @@ import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from operator import attrgetter
 from typing import Annotated, Any, Generic, NamedTuple, TypeVar, get_args, get_origin, is_typeddict
 
 from pydantic import ValidationError
@@ -116,8 +117,6 @@ class Tool(components.Tool):
 
 
 class ToolManager(components.ToolManager):
-    """The tools of a server."""
-
     tool_type = Tool
 
 
@@ -132,10 +131,8 @@ class ResourceSecurity:
 
     def validate(self, params: dict[str, Any]) -> str | None:
         """Return the name of a variable with a rejected value, or None."""
-        for name, value in params.items():
-            if name not in self.exempt_params and self._rejects(value):
-                return name
-        return None
+        checked = (name for name in params if name not in self.exempt_params)
+        return next((name for name in checked if self._rejects(params[name])), None)
 
     def _rejects(self, value: str) -> bool:
         is_absolute = re.match(r"[/\\]|[A-Za-z]:", value) is not None
@@ -188,14 +185,10 @@ class ResourceTemplate(components.ResourceTemplate):
 
 
 class ResourceManager(components.ResourceManager):
-    """The resources and templates of a server."""
-
     template_type = ResourceTemplate
 
 
 class Prompt(components.Prompt):
-    """A function as a prompt."""
-
     _runs_in_thread = True
 
     async def render(self, arguments: dict[str, Any] | None = None, context: Any = None) -> Any:
@@ -343,9 +336,7 @@ class Context(Context1[Any, Any, Any]):
     def __class_getitem__(cls, parameters: Any) -> Any:
         return cls
 
-    @property
-    def mcp_server(self) -> Any:
-        return self.fastmcp
+    mcp_server = property(attrgetter("fastmcp"))
 
     @property
     def headers(self) -> Mapping[str, str] | None:
@@ -355,7 +346,6 @@ class Context(Context1[Any, Any, Any]):
 
     @property
     def protocol_version(self) -> str | None:
-        """The protocol version of the request, None outside of a request."""
         exchange = current_exchange.get(None)
         return None if exchange is None else exchange.call.version.name
 
@@ -432,30 +422,19 @@ class MCPServer(FastMCP[LifespanResultT]):
             ),
             on_read_resource=self._on_read_resource,
             on_list_prompts=self._lists(features.ListPromptsResult, "prompts", "list_prompts"),
-            on_get_prompt=self._on_get_prompt,
+            on_get_prompt=lambda _, params: self.get_prompt(params.name, params.arguments),
         )
         self._mcp_server.middleware.extend(middleware or ())
         for resource in resources or ():
             self.add_resource(resource)
         self._set_authenticator()
 
-    @property
-    def title(self) -> str | None:
-        return self._mcp_server.title
-
-    @property
-    def description(self) -> str | None:
-        return self._mcp_server.description
-
-    @property
-    def _lowlevel_server(self) -> Server[LifespanResultT, Any]:
-        # The name in version 2. Servers change this object, since the library has no public attribute for it.
-        return self._mcp_server
-
-    @property
-    def middleware(self) -> list[Any]:
-        """Functions around each request, the outermost first: `async (ctx, call_next)`."""
-        return self._mcp_server.middleware
+    title = property(attrgetter("_mcp_server.title"))
+    description = property(attrgetter("_mcp_server.description"))
+    # Functions around each request, the outermost first: `async (ctx, call_next)`.
+    middleware = property(attrgetter("_mcp_server.middleware"))
+    # The name in version 2. Servers change this object, since the library has no public attribute for it.
+    _lowlevel_server = property(attrgetter("_mcp_server"))
 
     def get_context(self) -> Context:
         try:
@@ -545,9 +524,6 @@ class MCPServer(FastMCP[LifespanResultT]):
     def remove_prompt(self, name: str) -> None:
         """Remove a prompt. Raises ValueError for an unknown one."""
         self._prompt_manager.remove_prompt(name)
-
-    async def _on_get_prompt(self, ctx: Any, params: Any) -> Any:
-        return await self.get_prompt(params.name, params.arguments)
 
     async def get_prompt(self, name: str, arguments: dict[str, Any] | None = None, context: Any = None) -> Any:
         """Return the messages of a prompt. Raises ValueError, McpError."""

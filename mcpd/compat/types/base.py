@@ -79,14 +79,12 @@ class Model(BaseModel):
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
         """Like pydantic's method; `update` may use either spelling."""
         spelled = {self._spelled(name): value for name, value in (update or {}).items()}
-
         return super().model_copy(update=spelled, deep=deep)
 
     @classmethod
     def model_construct(cls, _fields_set: set[str] | None = None, **values: Any) -> Self:
         """Like pydantic's method; `values` may use either spelling."""
         fields = None if _fields_set is None else {cls._spelled(name) for name in _fields_set}
-
         return super().model_construct(fields, **{cls._spelled(name): value for name, value in values.items()})
 
     @classmethod
