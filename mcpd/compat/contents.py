@@ -64,12 +64,10 @@ class _Media:
         self.data = data
         self.annotations = annotations
         self._format = format.lower() if format else None
-        self._mime_type = self._find_mime_type()
-
-    def _find_mime_type(self) -> str:
         if self._format:
-            return self._formats.get(self._format, f"{self._family}/{self._format}")
-        return self._mime_type_of(self.path) if self.path else self._default
+            self._mime_type = self._formats.get(self._format, f"{self._family}/{self._format}")
+        else:
+            self._mime_type = self._mime_type_of(self.path) if self.path else self._default
 
     def _mime_type_of(self, path: Path) -> str:
         return self._suffixes.get(path.suffix.lower().lstrip("."), _UNKNOWN)

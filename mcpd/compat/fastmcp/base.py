@@ -222,7 +222,7 @@ class Visibility:
     def clear(self) -> None:
         self._rules.clear()
 
-    def enabled(self, components: Iterable[Any], overrides: Visibility | None = None) -> list[Any]:
+    def enabled(self, components: Iterable[Any], overrides: Visibility | None) -> list[Any]:
         """Return the components that are enabled. The rules of `overrides` come first."""
         rules = [*self._rules, *(overrides._rules if overrides else ())]
         return [component for component in components if _is_enabled(component, rules)]

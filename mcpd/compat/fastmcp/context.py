@@ -146,7 +146,6 @@ class Context(SharedContext):
     # -- this server -------------------------------------------------------------------------
 
     async def read_resource(self, uri: Any) -> Any:
-        """Read a resource of this server. Returns a `ResourceResult`."""
         return await self.fastmcp.read_resource(str(uri))
 
     async def list_resources(self) -> list[Resource]:
@@ -235,22 +234,19 @@ class Context(SharedContext):
 
     async def enable_components(self, **filters: Any) -> None:
         """Enable components for this session, by `names`, `keys`, `tags`, `version` and `components`."""
-        await self._change_visibility(True, filters)
+        _session_state().visibility.add(True, **filters)
+        await self._announce_lists(filters)
 
     async def disable_components(self, **filters: Any) -> None:
-        await self._change_visibility(False, filters)
+        _session_state().visibility.add(False, **filters)
+        await self._announce_lists(filters)
 
     async def reset_visibility(self) -> None:
         """Offer this session the same components as all others."""
-        await self._change_visibility(None, {})
+        _session_state().visibility.clear()
+        await self._announce_lists({})
 
-    async def _change_visibility(self, enables: bool | None, filters: dict[str, Any]) -> None:
-        visibility = _session_state().visibility
-        if enables is None:
-            visibility.clear()
-        else:
-            visibility.add(enables, **filters)
-
+    async def _announce_lists(self, filters: dict[str, Any]) -> None:
         # Only this session's lists change, but the notifications go to all clients.
         for kind in sorted(_LISTS & set(filters.get("components") or _LISTS)):
             await getattr(self.session, f"send_{kind}_list_changed")()
@@ -263,8 +259,6 @@ _LISTS = {"tool", "resource", "prompt"}
 
 @dataclass
 class SamplingResult:
-    """The response of the client's model."""
-
     text: str | None
     result: Any
     content: Any = None
@@ -308,7 +302,6 @@ def get_context() -> Any:
 
 
 def get_server() -> Any:
-    """Return the server of the current request. Raises RuntimeError outside of a request."""
     return get_context().fastmcp
 
 

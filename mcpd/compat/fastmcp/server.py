@@ -215,7 +215,6 @@ class FastMCP(HighLevelServer, Generic[LifespanResultT]):
         return all_settings.settings
 
     async def run_async(self, transport: str | None = None, show_banner: bool | None = None, **options: Any) -> None:
-        """`run` in the running event loop."""
         await self._run_async(transport, options)
 
     async def run_http_async(self, show_banner: bool = True, transport: str = "http", **options: Any) -> None:
@@ -231,7 +230,6 @@ class FastMCP(HighLevelServer, Generic[LifespanResultT]):
     # -- registration ------------------------------------------------------------------------
 
     def add_tool(self, tool: Any) -> Tool:
-        """Add a tool, or a function as one."""
         made: Tool = self._stores[_TOOLS].add(tool if isinstance(tool, Tool) else Tool.from_function(tool))
         if made.serializer is None:
             made.serializer = self._tool_serializer

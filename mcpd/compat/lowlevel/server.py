@@ -72,8 +72,6 @@ class InitializationOptions(Model):
 
 @dataclass
 class ReadResourceContents:
-    """Text or bytes that a resource holds."""
-
     content: str | bytes
     mime_type: str | None = None
     meta: dict[str, Any] | None = None
@@ -299,7 +297,6 @@ class Server(Generic[LifespanResultT, RequestT]):
     def get_capabilities(
         self, notification_options: NotificationOptions, experimental_capabilities: dict[str, dict[str, Any]]
     ) -> features.ServerCapabilities:
-        """Return the capabilities for which there are handlers."""
         has, options = self.request_handlers, notification_options
         changes = features.ListChangedCapability
         capabilities = features.ServerCapabilities(experimental=experimental_capabilities)
@@ -366,7 +363,6 @@ class Server(Generic[LifespanResultT, RequestT]):
 
     @property
     def is_served(self) -> bool:
-        """Whether mcpd's server for this one was made already."""
         return self._served is not None
 
     def __mcpd_server__(self) -> McpdServer:
@@ -481,7 +477,7 @@ def failed_result(text: str) -> features.CallToolResult:
     return features.CallToolResult(content=[TextContent(text=text)], isError=True)
 
 
-def resource_contents(uri: Any, data: str | bytes, mime_type: str | None = None, meta: Any = None) -> Any:
+def resource_contents(uri: Any, data: str | bytes, mime_type: str | None, meta: Any) -> Any:
     if isinstance(data, bytes):
         blob = b64encode(data).decode()
         return BlobResourceContents(uri=uri, mimeType=mime_type or "application/octet-stream", blob=blob, meta=meta)

@@ -103,7 +103,6 @@ class SharedContext(ABC):
 
     @property
     def client_id(self) -> str | None:
-        """The member `client_id` of the request's `_meta`, if there is one."""
         request = self._current()
         client_id: str | None = None if request is None else getattr(request.meta, "client_id", None)
         return client_id
@@ -393,7 +392,6 @@ class ServerSession:
         )
 
     def check_client_capability(self, capability: features.ClientCapabilities) -> bool:
-        """Return whether the client has all these capabilities."""
         required = capability.model_dump(by_alias=True, exclude_none=True, mode="json")
         return _includes(to_builtins(self._exchange.client.capabilities), required)
 

@@ -81,7 +81,7 @@ def struct_of(members: Any, kind: type[S]) -> S:
         raise InternalError(explain(error)) from error
 
 
-def result_of(method: str, result: BaseModel, *, keeps_unknown: bool = True) -> Result:
+def result_of(method: str, result: BaseModel, *, keeps_unknown: bool) -> Result:
     """Return the result of a method as a struct. A result that does not fit is sent as it is.
 
     With `keeps_unknown`, annotations and content blocks keep members that the specification does not have.

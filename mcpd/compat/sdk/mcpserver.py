@@ -74,11 +74,11 @@ class Tool(components.Tool):
     """A tool, which may have parameters with `Resolve`."""
 
     _runs_in_thread = True
-    _resolver: _Resolver
+    _resolved: dict[str, _Parameter]
 
     def _set_metadata(self, structured_output: bool | None) -> None:
-        self._resolver = _Resolver(self.fn)
-        skipped = [*self._resolver.parameters, *self._skipped]
+        self._resolved = _resolved_parameters(self.fn)
+        skipped = [*self._resolved, *self._skipped]
         self.fn_metadata = _Metadata(self.fn, skipped, structured_output)
         # Content blocks are not structured output in version 2.
         if structured_output is None and includes(self.fn_metadata.returns, _BLOCKS, in_lists=True):
@@ -93,7 +93,10 @@ class Tool(components.Tool):
             raise ToolError(f"{prefix}: {error}") from error
 
         try:
-            values |= await self._resolver.values(values, context)
+            # A function that several parameters need is called once.
+            resolved: dict[Any, Any] = {}
+            for name, parameter in self._resolved.items():
+                values[name] = await _value(name, parameter, values, context, resolved)
             result = await self._call(values, context)
             return self._converted(result) if convert_result else result
         except McpError:
@@ -246,22 +249,13 @@ class _Parameter(NamedTuple):
     takes_result: bool  # the whole elicitation result, and not only its data
 
 
-class _Resolver:
-    """The parameters of a tool that functions resolve. Raises InvalidSignature for functions with other parameters."""
-
-    def __init__(self, fn: Callable[..., Any]) -> None:
-        self.parameters = _marked(fn)
-        known = set(inspect.signature(fn).parameters) - self.parameters.keys()
-        for parameter in self.parameters.values():
-            _check(parameter.fn, known, ())
-
-    async def values(self, arguments: dict[str, Any], context: Any) -> dict[str, Any]:
-        # Returns the values for a call with these arguments. Raises ToolError if the user did not accept a form.
-        resolved: dict[Any, Any] = {}  # a function that several parameters need is called once
-        return {
-            name: await _value(name, parameter, arguments, context, resolved)
-            for name, parameter in self.parameters.items()
-        }
+def _resolved_parameters(fn: Callable[..., Any]) -> dict[str, _Parameter]:
+    # Raises InvalidSignature for a resolver whose own parameters are not known.
+    parameters = _marked(fn)
+    known = set(inspect.signature(fn).parameters) - parameters.keys()
+    for parameter in parameters.values():
+        _check(parameter.fn, known, ())
+    return parameters
 
 
 def _marked(fn: Callable[..., Any]) -> dict[str, _Parameter]:

@@ -160,9 +160,6 @@ class FastMCP(HighLevelServer, Generic[LifespanResultT]):
         self._prompt_manager = PromptManager(self.settings.warn_on_duplicate_prompts)
         self._token_verifier = verifier
 
-        self._check_authentication(provider, verifier)
-
-    def _check_authentication(self, provider: Any, verifier: Any) -> None:
         if self.settings.auth is None and (provider or verifier):
             raise ValueError("Cannot specify auth_server_provider or token_verifier without auth settings")
         if self.settings.auth is not None and bool(provider) == bool(verifier):
