@@ -268,8 +268,8 @@ class HighLevelServer:
 
         def register(function: F) -> F:
             self._routes.append((path, methods, function))
-            if self._mcp_server.is_served:
-                self._add_routes(self._mcp_server.__mcpd_server__())
+            if self._mcp_server.served is not None:
+                self._add_routes(self._mcp_server.served)
             return function
 
         return register

@@ -47,12 +47,7 @@ from .functions import (
 log = logging.getLogger("mcpd")
 
 
-class _NotSet:
-    def __repr__(self) -> str:
-        return "NotSet"
-
-
-NotSet: Any = _NotSet()
+NotSet: Any = object()
 """The default of `output_schema`: the schema of the return annotation."""
 
 

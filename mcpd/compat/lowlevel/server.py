@@ -117,7 +117,8 @@ class Server(Generic[LifespanResultT, RequestT]):
         self.lifespan = lifespan
         self.initialization_options: InitializationOptions | None = None
         """The options that the program passed to `run`."""
-        self._served: McpdServer | None = None
+        self.served: McpdServer | None = None
+        """mcpd's server for this one, which is made once."""
         add_handlers(self, handlers)
 
     def __class_getitem__(cls, parameters: Any) -> Any:
@@ -361,16 +362,12 @@ class Server(Generic[LifespanResultT, RequestT]):
             settings=HttpSettings(path=streamable_http_path, stateless=bool(options.get("stateless_http")))
         )
 
-    @property
-    def is_served(self) -> bool:
-        return self._served is not None
-
     def __mcpd_server__(self) -> McpdServer:
-        if self._served is None:
+        if self.served is None:
             from .bridge import mcpd_server
 
-            self._served = mcpd_server(self)
-        return self._served
+            self.served = mcpd_server(self)
+        return self.served
 
 
 # -- the library's transports ----------------------------------------------------------------

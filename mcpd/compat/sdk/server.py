@@ -192,7 +192,7 @@ class FastMCP(HighLevelServer, Generic[LifespanResultT]):
         server.list_resource_templates()(self.list_resource_templates)
 
     def __mcpd_server__(self) -> McpdServer:
-        is_first = not self._mcp_server.is_served
+        is_first = self._mcp_server.served is None
         server = super().__mcpd_server__()
         if self._token_verifier and is_first:
             from mcpd.compat.auth import add_metadata
