@@ -122,7 +122,6 @@ _SDK = {
 
 _V1 = "mcp.server.fastmcp"
 _V1_SERVER = Names.of("sdk.server", "Context FastMCP")
-_TOOLS = Names.of("sdk.components", "Tool ToolManager")
 _PROMPT_NAMES = "AssistantMessage Message PromptArgument PromptManager UserMessage"
 _RESOURCES = Names.of(
     "sdk.components",
@@ -134,7 +133,7 @@ _SDK_V1 = {
     _V1: _V1_SERVER | _MEDIA | Names.of("types.base", "Icon"),
     f"{_V1}.server": _V1_SERVER | Names({"Settings": "serving:SdkSettings"}),
     f"{_V1}.exceptions": _ERRORS,
-    **_package(f"{_V1}.tools", _TOOLS, "base tool_manager"),
+    **_package(f"{_V1}.tools", Names.of("sdk.components", "Tool ToolManager"), "base tool_manager"),
     **_package(f"{_V1}.resources", _RESOURCES, "base types templates resource_manager"),
     **_package(f"{_V1}.prompts", Names.of("sdk.components", f"Prompt {_PROMPT_NAMES}"), "base manager"),
     f"{_V1}.utilities.types": _MEDIA,
@@ -152,7 +151,6 @@ _V2_RESOLVE |= Names.of("elicitation", f"{_ELICITED} ElicitationResult")
 _V2_RESOURCES = _RESOURCES | Names.of(
     "sdk.mcpserver", "DEFAULT_RESOURCE_SECURITY ResourceManager ResourceSecurity ResourceTemplate"
 )
-_V2_PROMPTS = Names.of("sdk.components", _PROMPT_NAMES) | Names.of("sdk.mcpserver", "Prompt")
 
 _SDK_V2 = {
     _V2: _V2_SERVER
@@ -168,7 +166,9 @@ _SDK_V2 = {
     f"{_V2}.resolve": _V2_RESOLVE,
     **_package(f"{_V2}.tools", Names.of("sdk.mcpserver", "Tool ToolManager"), "base"),
     **_package(f"{_V2}.resources", _V2_RESOURCES, "base types"),
-    **_package(f"{_V2}.prompts", _V2_PROMPTS, "base"),
+    **_package(
+        f"{_V2}.prompts", Names.of("sdk.components", _PROMPT_NAMES) | Names.of("sdk.mcpserver", "Prompt"), "base"
+    ),
     f"{_V2}.utilities.types": _MEDIA,
     f"{_V2}.utilities.logging": _LOGGING,
 }
