@@ -110,6 +110,17 @@ def stand_in(name: str, text: str) -> Any:
     return _StandIn(name, (), members)
 
 
+def _is_import(frame: FrameType, module: str) -> bool:
+    # Returns whether the frame is at a readable statement that imports the module or names of it.
+    names: list[str] = []
+    for node in _statements(frame):
+        if isinstance(node, ast.Import):
+            names += [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            names.append(node.module or "")
+    return any(f"{name}.".startswith(f"{module}.") for name in names)
+
+
 def _is_guarded(frame: FrameType | None) -> bool:
     # Returns whether an ImportError would be caught, in this frame or in a caller.
     is_first = True
@@ -125,7 +136,7 @@ def _is_guarded(frame: FrameType | None) -> bool:
     return False
 
 
-def stands_in(depth: int) -> bool:
+def stands_in(module: str, depth: int) -> bool:
     """Return whether the import of a missing name gives a stand-in: it is a statement, and no ImportError is caught.
 
     The statement is above `depth` frames of this package.
@@ -133,9 +144,7 @@ def stands_in(depth: int) -> bool:
     frame: FrameType | None = sys._getframe(depth + 1)
     while frame is not None and frame.f_code.co_filename.startswith("<frozen importlib"):
         frame = frame.f_back
-    # Other code, such as `importlib.import_module` or `find_spec`, asks whether there is such a module.
-    is_import = frame is not None and any(isinstance(node, ast.Import | ast.ImportFrom) for node in _statements(frame))
-    return is_import and not _is_guarded(frame)
+    return frame is not None and _is_import(frame, module) and not _is_guarded(frame)
 
 
 def _catches(node: ast.stmt, is_first: bool) -> bool:
@@ -213,7 +222,7 @@ class Facade(ModuleType):
         frame = sys._getframe(2)
         if frame.f_code.co_code[frame.f_lasti] != opmap["IMPORT_FROM"]:
             raise AttributeError(text, name=name, obj=self)
-        if not stands_in(2):
+        if not stands_in(self.__name__, 2):
             # Python would replace the message of an AttributeError in `from … import`.
             raise MissingName(text, name=self.__name__)
         return stand_in(name, text)
@@ -228,11 +237,7 @@ class _Finder:
             return None
 
         _need_pydantic(top)
-        names = known_modules().get(fullname)
-        if names is None:
-            if not stands_in(1):
-                raise MissingModule(missing_text(fullname, LIBRARIES[top]), name=fullname)
-            names = Names()
+        names = known_modules().get(fullname) or _missing_module(fullname)
         # Every module is a package, since a later version of the library may have submodules in it.
         loader: Any = self
         return ModuleSpec(fullname, loader, origin="mcpd.compat", loader_state=names, is_package=True)
@@ -302,6 +307,13 @@ def _name_of_neighbor(module: str, name: str) -> Any:
     return next((value for value in values if value is not MISSING), MISSING)
 
 
+def _missing_module(module: str) -> Names:
+    # Returns an empty table for an unknown module. Raises MissingModule if the importing code handles that.
+    if not stands_in(module, 2):
+        raise MissingModule(missing_text(module, LIBRARIES[_top(module)]), name=module)
+    return Names()
+
+
 def _top(module: str) -> str:
     return module.partition(".")[0]
 
@@ -352,10 +364,12 @@ _current: list[Program] = [_Standalone()]
 
 
 def current_program() -> Program:
+    """Return who serves a server whose program calls `run()`."""
     return _current[-1]
 
 
 def is_taken_over() -> bool:
+    """Return whether `mcpd serve` serves, and not the program itself."""
     return not isinstance(current_program(), _Standalone)
 
 
