@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from importlib import import_module
 
 import click
 from click.core import ParameterSource
 
 from mcpd import __version__
-from mcpd.cli.talk.words import WrongUse, nearest, note
+from mcpd.cli.talk.words import WrongUse, did_you_mean, note
 from mcpd.protocol.printable import printable
 
 _SECTIONS = {
@@ -140,7 +140,7 @@ class _Group(click.Group):
         if name in _OTHER_NAMES:
             file = next((word for word in args[1:] if not word.startswith("-")), "server.py")
             raise click.UsageError(f"no command {name!r}; {_OTHER_NAMES[name].format(file=file)}", ctx)
-        hint = _did_you_mean(name, _COMMANDS) or f"the commands are {', '.join(sorted(_COMMANDS))}"
+        hint = did_you_mean(name, _COMMANDS) or f"the commands are {', '.join(sorted(_COMMANDS))}"
         raise click.UsageError(f"no command {name!r}; {hint}", ctx)
 
 
@@ -179,7 +179,7 @@ def run(words: Sequence[str]) -> int:
 
 
 def _explain(error: click.UsageError, command: str) -> str:
-    """One line that says what is wrong and what to do. `command` is the command that was named, or ""."""
+    # One line that says what is wrong and what to do. `command` is the command that was named, or "".
     see = f"see mcpd {command} --help" if command else "see mcpd --help"
     text = error.format_message().rstrip(".")
     if isinstance(error, click.NoSuchOption):
@@ -191,7 +191,7 @@ def _explain(error: click.UsageError, command: str) -> str:
             see = f"write it after the command: mcpd serve {name}"
         else:
             parameters = error.ctx.command.params if error.ctx is not None else []
-            see = _did_you_mean(name, [word for parameter in parameters for word in parameter.opts]) or see
+            see = did_you_mean(name, [word for parameter in parameters for word in parameter.opts]) or see
             if command in _WITH_ARGUMENTS and name.startswith("--"):
                 see = f"write an argument of the {_WITH_ARGUMENTS[command]} as {name.lstrip('-')}=…; {see}"
     elif text.startswith("Usage: "):
@@ -208,17 +208,17 @@ def _explain(error: click.UsageError, command: str) -> str:
 
 
 def _no_command_in(ctx: click.Context, text: str) -> tuple[str, str] | None:
-    """The error and the advice for an unknown subcommand, such as in `mcpd apps tset`; None for other errors."""
+    # The error and the advice for an unknown subcommand, such as in `mcpd apps tset`; None for other errors.
     found = re.match("No such command '(.*?)'", text)
     if found is None or not isinstance(ctx.command, click.Group):
         return None
     names = ctx.command.list_commands(ctx)
     only = f"write {ctx.command_path} {names[0]} …" if len(names) == 1 else f"the commands are {', '.join(names)}"
-    return f"{ctx.command_path} has no command {found[1]!r}", _did_you_mean(found[1], names) or only
+    return f"{ctx.command_path} has no command {found[1]!r}", did_you_mean(found[1], names) or only
 
 
 def _wrong_value(error: click.BadParameter) -> str:
-    """The option or variable, its value, and the values that are accepted."""
+    # The option or variable, its value, and the values that are accepted.
     parameter, ctx = error.param, error.ctx
     if parameter is None:
         return error.format_message().rstrip(".")
@@ -234,8 +234,3 @@ def _wrong_value(error: click.BadParameter) -> str:
     elif isinstance(kind, click.IntRange | click.FloatRange):
         expected += f" of {kind.min:g} or more" if kind.max is None else f" from {kind.min:g} to {kind.max:g}"
     return f"{name}: {value[1]} is not {expected}"
-
-
-def _did_you_mean(name: str, known: Iterable[str]) -> str:
-    near = nearest(name, known)
-    return f"did you mean {near}?" if near else ""

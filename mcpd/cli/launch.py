@@ -77,7 +77,7 @@ def stdio_options(words: Sequence[str], environment: Mapping[str, str]) -> Optio
 
 
 def _readable(flag: str) -> tuple[str, Option | ServeOption | None]:
-    """The member that a flag sets, and its option, which may be one of an extension; None if it is not read here."""
+    # The member that a flag sets, and its option, which may be one of an extension; None if it is not read here.
     name = flag.removeprefix("--").replace("-", "_")
     found = command_option(name)
     if found is not None:
@@ -165,7 +165,6 @@ def launch(options: Options) -> int:
 
 
 def _targets(options: Options) -> list[Found]:
-    """Find the targets. Raises ConfigurationError."""
     from .target import find
 
     if options.demo and options.target is not None:
@@ -176,11 +175,9 @@ def _targets(options: Options) -> list[Found]:
 
 
 def _take_file_options(options: Options, values: Mapping[str, Any], place: ServerFolder) -> frozenset[str]:
-    """Put the `[serve]` of mcpd.toml into `options`, except those that were given; returns the members that were set.
-
-    A transport on the command line replaces all transports of the file: `mcpd serve --stdio` opens no port. Paths are
-    relative to the folder of the file.
-    """
+    # Put the `[serve]` of mcpd.toml into `options`, except those that were given; returns the members that were set.
+    # A transport on the command line replaces all transports of the file: `mcpd serve --stdio` opens no port. Paths are
+    # relative to the folder of the file.
     if not values:
         return frozenset()
     from mcpd.sources.configuration import serve_keys
@@ -227,7 +224,7 @@ def _load_and_serve(options: Options, found: list[Found], left_out: dict[str, st
 def _load_all(
     options: Options, targets: Sequence[Found], left_out: Mapping[str, str], watched: list[Watcher] | None
 ) -> Server:
-    """Load several targets, join them into one server, and configure its extensions. Raises ConfigurationError."""
+    # Load several targets, join them into one server, and configure its extensions. Raises ConfigurationError.
     # The `[serve]` of a folder's mcpd.toml is ignored, because it describes that folder only.
     from mcpd.server.extensions.serving import configure
     from mcpd.server.joined import join
@@ -252,7 +249,7 @@ def _load_all(
 
 
 def _serve(server: Server, serving: _Serving, options: Options, watched: list[Watcher] | None, began: int) -> None:
-    """Serve a server that was loaded after `began`, and watch its files if needed. Raises ConfigurationError."""
+    # Serve a server that was loaded after `began`, and watch its files if needed. Raises ConfigurationError.
     if options.reload and not watched:
         raise ConfigurationError("--reload: the demo server has no files; name a target")
     if not watched:
@@ -266,7 +263,7 @@ def _serve(server: Server, serving: _Serving, options: Options, watched: list[Wa
         stop = Event()
 
         def watch() -> None:
-            """Watch files on stdio, if the watch extra is installed, once the host has received its first answers."""
+            # Watch files on stdio, if the watch extra is installed, once the host has received its first answers.
             try:
                 from mcpd.sources.watch import can_watch, watch_later
             except OSError:
@@ -293,7 +290,7 @@ class _Serving:
         self._protection: Protection | None = None
 
     def run(self, server: Server, wanted: object = None) -> None:
-        """Serve until stopped; blocks. The options of mcpd replace the program's own (`wanted`)."""
+        # Serve until stopped; blocks. The options of mcpd replace the program's own (`wanted`).
         from mcpd.server.serving import run
 
         self._prepare(server, wanted)
@@ -303,7 +300,7 @@ class _Serving:
             self._close()
 
     async def serve(self, server: Server, wanted: object = None) -> None:
-        """Serve in a program's own event loop until stopped."""
+        # Serve in a program's own event loop until stopped.
         from mcpd.server.serving import serve_here
 
         self._prepare(server, wanted)
@@ -318,7 +315,6 @@ class _Serving:
             close()
 
     def take_words(self) -> None:
-        """Leave the words after the target to the program."""
         self._options.words = ()
 
     def _prepare(self, server: Server, wanted: object) -> None:
@@ -381,7 +377,7 @@ def _log_calls(server: Server, options: Options) -> None:
 
 
 def _read_own_options(server: Server, options: Options) -> None:
-    """Read the options of extensions that the target brings along. Raises click.UsageError."""
+    # Read the options of extensions that the target brings along. Raises click.UsageError.
     from mcpd.server.extensions.builtin import BUILT_IN
 
     built_in = {row.id for row in BUILT_IN}
@@ -406,7 +402,6 @@ class _Messages:
         self._awaited = (options.ws is not None) + (options.http is not None)
 
     def announce(self, url: str) -> None:
-        """Print the address of a listener; after the last one, how to connect hosts."""
         from .listening import addresses, pointers
 
         for line in addresses(url, self._options):
@@ -423,7 +418,7 @@ class _Messages:
                 self.advise()
 
     def advise_once_listed(self) -> None:
-        """Call `advise` soon after a client has listed the tools: listing makes their schemas, which need memory."""
+        # Call `advise` soon after a client has listed the tools: listing makes their schemas, which need memory.
         tools = self._server.catalog.tools
         if tools.has_pages or not len(tools):
             self.advise()
@@ -440,7 +435,7 @@ class _Messages:
             tools.on_listed = soon
 
     def advise(self) -> None:
-        """Print the number of problems that clients would have with the server."""
+        # Print the number of problems that clients would have with the server.
         from mcpd.server.checks import summary, token_problems
 
         target = self._options.target
@@ -457,7 +452,7 @@ class _Messages:
 
 
 def _choose_transport(options: Options, found: list[Found], left_out: dict[str, str]) -> None:
-    """Choose stdio if a program started us, and a port in a terminal. Raises ConfigurationError."""
+    # Choose stdio if a program started us, and a port in a terminal. Raises ConfigurationError.
     if sys.stdin is not None and sys.stdin.isatty():
         from importlib.util import find_spec
 

@@ -72,7 +72,7 @@ def protection_of(options: Options, server: Server) -> Protection | None:
 
 
 def _login_server(file: str, server: Server, options: Options) -> LoginServer:
-    """The authorization server that a file describes, or for "dev" one that lets in anybody here."""
+    # The authorization server that a file describes, or for "dev" one that lets in anybody here.
     if find_spec("joserfc") is None or find_spec("aiohttp") is None:
         raise ConfigurationError("--auth-server needs joserfc and aiohttp: pip install 'mcpd-server[auth]'")
     table = options.auth_table or {}
@@ -175,7 +175,7 @@ def _quoted(value: Any) -> str:
 
 
 def _given_host(url: str, options: Options) -> str:
-    """The host in the address of a listener; "" for this machine only."""
+    # The host in the address of a listener; "" for this machine only.
     text = options.ws if url.startswith("ws://") else options.http
     try:
         return parse(text or ":0").host
@@ -197,7 +197,7 @@ def _with_host(url: str, host: str) -> str:
 
 
 def _own_address(wildcard: str) -> str:
-    """The address by which other machines reach this one; a placeholder if it has no network."""
+    # The address by which other machines reach this one; a placeholder if it has no network.
     for family, remote in _REMOTE:
         if wildcard == "0.0.0.0" and family is not socket.AF_INET:
             continue

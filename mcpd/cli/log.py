@@ -120,10 +120,7 @@ class _TextFormatter(logging.Formatter):
 
 
 class _JsonFormatter(logging.Formatter):
-    """Formats a record as one line of JSON."""
-
     def format(self, record: logging.LogRecord) -> str:
-        """The record as JSON."""
         fields = _fields(record.created, record.levelname.lower(), record.name, record.getMessage())
         # The fields of a call, from the call log or from the arguments of our own messages.
         fields.update(getattr(record, "mcpd_fields", None) or _call_fields(record))
@@ -177,13 +174,10 @@ def _shortened(text: str) -> str:
 
 
 def _escaped(line: str) -> str:
-    """A line without characters that control a terminal, except tabs."""
+    # A line without characters that control a terminal, except tabs.
     if line.isprintable():
         return line
     return "".join(c if c.isprintable() or c == "\t" else c.encode("unicode_escape").decode() for c in line)
-
-
-# ------------------------------------------------------------------------------ repeated records
 
 
 class _Kind(Struct):
@@ -209,7 +203,6 @@ class _Repeats:
         self._next_sweep = 0.0
 
     def passes(self, record: logging.LogRecord) -> bool:
-        """Whether to write the record."""
         if record.levelno <= logging.DEBUG or record.name.partition(".")[0] not in _COUNTED:
             return True
         # The call log was requested, and messages that are sent once cannot repeat.
@@ -244,7 +237,7 @@ class _Repeats:
                 self._report(self._kinds.pop(key))
 
     def report_all(self) -> None:
-        """Report the counts that were not reported yet."""
+        # Report the counts that were not reported yet.
         while self._kinds:
             self._report(self._kinds.popitem(last=False)[1])
 
@@ -431,7 +424,7 @@ class DescriptorWriter:
         self._size += len(note)
 
     def _write_on(self) -> None:
-        """Write the queue, in a thread that ends when the queue is empty."""
+        # Write the queue, in a thread that ends when the queue is empty.
         while True:
             with self._lock:
                 if not self._waiting and self._dropped:
@@ -468,7 +461,7 @@ class DescriptorWriter:
 
 
 def _writer(fd: int) -> tuple[int, Callable[[bytes], int] | None]:
-    """A descriptor to poll, and a function that writes without waiting; None if a thread must write."""
+    # A descriptor to poll, and a function that writes without waiting; None if a thread must write.
     try:
         mode = os.fstat(fd).st_mode
         if stat.S_ISREG(mode):
@@ -493,7 +486,7 @@ def _identity(fd: int) -> tuple[int, int] | None:
 
 
 def _is_writable(fd: int) -> bool:
-    """Wait a moment until a descriptor is writable; True also if its reader is gone."""
+    # Wait a moment until a descriptor is writable; True also if its reader is gone.
     waiting = poll()
     waiting.register(fd, POLLOUT)
     return bool(waiting.poll(250))

@@ -54,7 +54,7 @@ def parameter(name: str, option: Option, kind: Any, default: Any) -> click.Optio
 
 
 def _shown(default: Any, option: Option) -> str:
-    """A default in the unit that people use, such as `30 min` or `64 MiB`."""
+    # A default in the unit that people use, such as `30 min` or `64 MiB`.
     if option.is_size:
         for power, unit in ((30, "GiB"), (20, "MiB"), (10, "KiB")):
             if default >= 1 << power:
@@ -93,9 +93,6 @@ class Size(click.ParamType):  # type: ignore[type-arg,unused-ignore] # generic i
             return parse_size(str(value))
         except ValueError:
             self.fail(f"{value!r} is not a size; write bytes, or for example 512M or 2G", param, ctx)
-
-
-# ------------------------------------------------------------------------------- of extensions
 
 
 def extension_parameters(found: Iterable[ServeOption]) -> list[click.Parameter]:
@@ -244,6 +241,7 @@ def client_command(
         ),
         *connection_options(),
     ]
+
     params = [*parameters, *shared]
     return click.command(name, cls=ClientCommand, params=params, help=f"{help}\n{TARGET_HELP}", epilog=epilog)
 
@@ -265,8 +263,6 @@ def server_options(target: str | None, command: Sequence[str], shared: dict[str,
         version=given["version"],
     )
 
-
-# ----------------------------------------------------------------------------- shell completion
 
 Listing = Literal["tools", "prompts", "resources"]
 _Completer = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]

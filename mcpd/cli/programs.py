@@ -42,7 +42,6 @@ class ServerCatcher:
         raise SystemExit
 
     async def serve(self, server: Server, settings: Settings) -> None:
-        """Keep the server and end the program."""
         self.run(server, settings)
 
     def take_words(self) -> None:
@@ -84,7 +83,7 @@ def program_of(module: ModuleType, place: str) -> tuple[Callable[[], Any], str] 
         return (lambda: runpy.run_path(place, run_name="__main__") and None, "__main__") if is_file else None
     command = find_command(module.__name__)
     if command is not None:
-        return _function_of(command, place), command.attr
+        return guarded(place, command.load), command.attr
     name = f"{module.__name__}.__main__"
     if find_spec(name) is None:
         return None
@@ -109,7 +108,7 @@ def run_command(command: EntryPoint, place: str, loading: Loading) -> Any:
     """Run an installed command; returns its server, None if it has served. Raises ConfigurationError."""
     if loading.loaded_by is None:
         raise ConfigurationError(f"{place} is a program that serves with its own library; leave out --no-compat")
-    return run(_function_of(command, place), command.attr, place, loading)
+    return run(guarded(place, command.load), command.attr, place, loading)
 
 
 def run(program: Callable[[], Any], name: str, place: str, loading: Loading) -> Any:
@@ -140,13 +139,8 @@ def _needs_nothing(function: Callable[..., Any]) -> bool:
     return True
 
 
-def _function_of(command: EntryPoint, place: str) -> Callable[[], Any]:
-    found: Callable[[], Any] = guarded(place, command.load)
-    return found
-
-
 def _file_of(module: str) -> str | None:
-    """The file of a module, without importing it."""
+    # The file of a module, without importing it.
     search: Sequence[str] | None = None
     spec = None
     for at in range(module.count(".") + 1):
@@ -158,7 +152,7 @@ def _file_of(module: str) -> str | None:
 
 
 def _names_library(path: str | None) -> bool:
-    """Whether a file contains an import of one of the libraries."""
+    # Whether a file contains an import of one of the libraries.
     try:
         with open(path or "", encoding="utf-8", errors="replace") as file:
             text = file.read()

@@ -100,7 +100,7 @@ class ReloadedTarget:
         self._stamps, self._is_broken = stamps, False
 
     def _made(self) -> Server:
-        """Import the target in a thread, with a time limit. Raises ConfigurationError."""
+        # Import the target in a thread, with a time limit. Raises ConfigurationError.
         found: list[Server | BaseException | None] = []
 
         def load() -> None:
@@ -125,7 +125,7 @@ class ReloadedTarget:
         raise ConfigurationError(f"{self.name}: {type(made).__name__}: {made}")
 
     def _take_over(self, made: Server) -> None:
-        """Replace the content of the running server. Raises ConfigurationError if that is impossible."""
+        # Replace the content of the running server. Raises ConfigurationError if that is impossible.
         from mcpd.server.extensions.serving import configure
         from mcpd.server.reloading import take_over
 
@@ -141,7 +141,6 @@ class ReloadedTarget:
         log.info("%s: reloaded", printable(self.name))
 
     def _own(self) -> dict[str, ModuleType]:
-        """The modules from the target's folder, by name."""
         found: dict[str, ModuleType] = {}
         for name, module in list(sys.modules.items()):
             path = getattr(module, "__file__", None)
@@ -151,7 +150,7 @@ class ReloadedTarget:
 
 
 def _base_of(place: str) -> str:
-    """The folder of a file, or of the package that contains a module."""
+    # The folder of a file, or of the package that contains a module.
     if os.path.isfile(place):
         return os.path.dirname(os.path.abspath(place))
     module = sys.modules.get(place.partition(".")[0])

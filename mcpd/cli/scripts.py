@@ -86,7 +86,7 @@ def enter(files: Sequence[str], below: Sequence[str] = ()) -> dict[str, str]:
 
 
 def _missing(header: Header, advice: str) -> str:
-    """The requirements of a header that are not met where mcpd runs, with advice; "" if all are met."""
+    # The requirements of a header that are not met where mcpd runs, with advice; "" if all are met.
     if not header.allows_this_python:
         return (
             f"its header requires Python {header.python}, but mcpd runs on {_own_version()}; {advice} or install mcpd "
@@ -125,8 +125,6 @@ def _is_installed(requirement: str) -> bool:
 def _own_version() -> str:
     return ".".join(map(str, sys.version_info[:3]))
 
-
-# ------------------------------------------------------------------------------------- headers
 
 _BLOCK = r"(?m)^# /// script\s*$\s(?P<content>(^#(| .*)$\s)+)^# ///\s*$"
 
@@ -194,7 +192,7 @@ def _allows(specifier: str) -> bool:
 
 
 def _as_script(header: Header, more: Iterable[str]) -> str:
-    """A header for a script in another folder with the same requirements, and those of mcpd in `more`."""
+    # A header for a script in another folder with the same requirements, and those of mcpd in `more`.
     dependencies = list(dict.fromkeys([*header.dependencies, *more]))
     lines = [f"requires-python = {toml_value(f'{header.python},>=3.11')}", f"dependencies = {toml_value(dependencies)}"]
     if header.uv:
@@ -215,8 +213,6 @@ def _absolute(value: Any, folder: str) -> Any:
         return os.path.normpath(os.path.join(folder, value))
     return value
 
-
-# ------------------------------------------------------------------------------------------- uv
 
 _UV_SECONDS = 600
 _MOST_LINES = 12
@@ -243,7 +239,7 @@ def _find_uv() -> str | None:
 
 
 def _python_for(uv: str, header: Header) -> str:
-    """The Python of an environment that meets a header. Raises _UvFailed and ConfigurationError."""
+    # The Python of an environment that meets a header. Raises _UvFailed and ConfigurationError.
     if header.allows_this_python:
         return _sync(uv, header.path, sys.executable)  # uses the lock file beside the script, if any
 
@@ -258,7 +254,7 @@ def _python_for(uv: str, header: Header) -> str:
 
 
 def _sync(uv: str, script: str, python: str | None) -> str:
-    """Make the environment of a script from this Python, or from one that the header allows; return its Python."""
+    # Make the environment of a script from this Python, or from one that the header allows; return its Python.
     choice = ["--python", python] if python else []
     _run_uv(script, [uv, "sync", "--quiet", "--script", script, *choice])
     return _run_uv(script, [uv, "python", "find", "--script", script]).strip()
@@ -292,7 +288,7 @@ def _explain(header: Header, error: _UvFailed) -> str:
 
 
 def _own_requirements() -> list[str]:
-    """The requirements of mcpd and of its installed extras, for another Python."""
+    # The requirements of mcpd and of its installed extras, for another Python.
     try:
         declared = metadata.requires("mcpd-server") or []
     except metadata.PackageNotFoundError:
@@ -319,9 +315,6 @@ def _cache_folder(*names: str) -> str:
     return tempfile.mkdtemp(prefix="mcpd-")
 
 
-# ------------------------------------------------------------------------- replacing the process
-
-
 def _replace_process(python: str, header: Header, entered: str) -> NoReturn:
     # Become the environment's Python, whose packages come before ours.
     paths = [os.path.dirname(_PACKAGE), *(each for each in sys.path if each.endswith("-packages"))]
@@ -338,7 +331,7 @@ def _replace_process(python: str, header: Header, entered: str) -> NoReturn:
 
 
 def _folder_with_mcpd_only() -> str:
-    """A folder that contains links to the package mcpd and to nothing else that is installed."""
+    # A folder that contains links to the package mcpd and to nothing else that is installed.
     folder = _cache_folder(sha256(os.fsencode(_PACKAGE)).hexdigest()[:16])
     for name in (os.path.basename(_PACKAGE), "assets"):  # in a checkout, assets is beside the package
         place, link = os.path.join(os.path.dirname(_PACKAGE), name), os.path.join(folder, name)

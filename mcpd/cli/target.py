@@ -67,7 +67,7 @@ def find(target: str | None) -> Found:
 
 
 def _place_of(target: str | None) -> ServerFolder | None:
-    """The server folder of TARGET; None if TARGET is not a folder, or if it is a package to import."""
+    # The server folder of TARGET; None if TARGET is not a folder, or if it is a package to import.
     if target is None:
         from mcpd.sources.lookup import folder_here  # hosts mostly name a file
 
@@ -290,9 +290,6 @@ def _servers_text(module: ModuleType) -> str:
     return no_server_in(module, _servers(module))
 
 
-# --------------------------------------------------------------------------- PEP 723 headers
-
-
 def prepare_scripts(targets: Sequence[Found]) -> dict[str, str]:
     """Provide the packages that PEP 723 headers of these targets require; may replace the process (`scripts`)."""
     # Returns the files of folders that must be left out, with the reasons. Raises ConfigurationError if the
@@ -308,7 +305,7 @@ def prepare_scripts(targets: Sequence[Found]) -> dict[str, str]:
 
 
 def _files_of(target: Found) -> list[str]:
-    """The files with a header that a target requires: the file itself, or the lifespan of a folder."""
+    # The files with a header that a target requires: the file itself, or the lifespan of a folder.
     place, configuration = target.place, target.configuration
     if place is None:
         path = "" if target.name is None else split(target.name)[0]
@@ -319,7 +316,6 @@ def _files_of(target: Found) -> list[str]:
 
 
 def _files_below(target: Found) -> list[str]:
-    """The tool files of a folder that have a header."""
     place, configuration = target.place, target.configuration
     if place is None or not place.is_trusted:
         return []

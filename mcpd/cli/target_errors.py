@@ -75,7 +75,7 @@ def _explain_import(error: ImportError, name: str, function: str, failed: str) -
 
 
 def _place_of(name: str, error: BaseException) -> str:
-    """The innermost line of the user's own code, as ` (line 12)`; with the file unless it is the target itself."""
+    # The innermost line of the user's own code, as ` (line 12)`; with the file unless it is the target itself.
     folder = os.path.dirname(os.path.abspath(name)) if os.path.isfile(name) else os.getcwd()
     found: tuple[str, int] | None = None
     trace = error.__traceback__
@@ -99,7 +99,7 @@ def _place_of(name: str, error: BaseException) -> str:
 
 
 def _source(error: BaseException) -> str:
-    """The line with a syntax error, and below it a mark at the place of the error."""
+    # The line with a syntax error, and below it a mark at the place of the error.
     if not isinstance(error, SyntaxError) or not error.text:
         return ""
     line = error.text.rstrip("\r\n")
@@ -116,9 +116,6 @@ def is_own(path: str, folder: str) -> bool:
     if "site-packages" in path or any(path.startswith(os.path.join(others, "")) for others in (python, ours)):
         return False
     return path.startswith(os.path.join(folder, "")) and os.path.isfile(path)
-
-
-# ------------------------------------------------------------------------------ unknown targets
 
 
 def why_unknown(target: str, place: str, attribute: str) -> str:
@@ -173,8 +170,6 @@ def no_server_in(module: ModuleType, servers: Iterable[str]) -> str:
         return "it has no server, only main(); let main() return the server, and write :main after the name"
     return 'it has no server; make one with server = mcpd.Server("name")'
 
-
-# ---------------------------------------------------------------------- names of other libraries
 
 # The advice for names of other libraries that mcpd does not have.
 _MESSAGES = 'a prompt returns text, a ("user", text) or ("assistant", text) pair, or a list of these'
@@ -233,7 +228,7 @@ _UNKNOWN_OPTION = re.compile(r"Server\.__init__\(\) got an unexpected keyword ar
 
 
 def _hint(error: Exception) -> str:
-    """`; ` and the advice for an error; "" without advice."""
+    # `; ` and the advice for an error; "" without advice.
     text = _advice(error)
     return text and f"; {text}"
 

@@ -20,23 +20,23 @@ from .schema_changes import Found, compare_schemas, shown
 
 _FORMAT = "mcpdLock"
 _VERSION = 1
+# A larger file is not an approval file: a device may have no end.
 _MAX_BYTES = 64 * 1024 * 1024
-"""A larger file is not an approval file: a device may have no end."""
 
+# The kinds of entries, and the member that identifies an entry.
 KINDS = {"tools": "name", "resources": "uri", "resourceTemplates": "uriTemplate", "prompts": "name"}
-"""The kinds of entries, and the member that identifies an entry."""
 
 _NAMES = {"tools": "tool", "resources": "resource", "resourceTemplates": "resource template", "prompts": "prompt"}
 
+# `server`, and a list of entries for each of `KINDS`.
 Offerings: TypeAlias = dict[str, Any]
-"""`server`, and a list of entries for each of `KINDS`."""
 
 
 class Change(Struct, frozen=True):
     """A change, such as `tool add: argument b is now required`."""
 
+    # The entry that changed, such as `tool add`.
     where: str
-    """The entry that changed, such as `tool add`."""
     text: str
     is_breaking: bool
 
@@ -51,6 +51,7 @@ def write_lock(server: Server, path: str | os.PathLike[str]) -> list[Change]:
         changes = compare(_read(path), now)
     except (FileNotFoundError, ConfigurationError):
         changes = []
+
     try:
         Path(path).write_bytes(format(encode(_keyed(now), order="sorted"), indent=2) + b"\n")
     except OSError as error:
@@ -67,14 +68,14 @@ def check_lock(server: Server, path: str | os.PathLike[str]) -> list[Change] | N
 
 
 def _locked(server: Server) -> Offerings:
-    """The offerings without the server's version, which needs no approval."""
+    # The offerings without the server's version, which needs no approval.
     found = offerings(server)
     found["server"].pop("version", None)
     return found
 
 
 def _keyed(found: Offerings) -> dict[str, Any]:
-    """Entries by their names, so that a new entry is a small difference in the file."""
+    # Entries by their names, so that a new entry is a small difference in the file.
     keyed: dict[str, Any] = {_FORMAT: _VERSION, "server": found["server"]}
     for kind, member in KINDS.items():
         keyed[kind] = {
@@ -123,9 +124,6 @@ def offerings(server: Server) -> Offerings:
     return found
 
 
-# -------------------------------------------------------------------------------------- changes
-
-
 def compare(old: Offerings, new: Offerings) -> list[Change]:
     """All changes between two states, breaking ones first. A different order of entries is not a change."""
     found = [Change("server", text, is_breaking) for text, is_breaking in _members(old["server"], new["server"], ())]
@@ -155,6 +153,7 @@ def _entry(kind: str, old: dict[str, Any], new: dict[str, Any]) -> Iterator[Foun
             yield from compare_schemas(before, now, is_input=False)
     elif kind == "prompts":
         yield from _arguments(old.get("arguments") or [], new.get("arguments") or [])
+
     breaking = {"tools": ("execution",), "resources": ("mimeType",), "resourceTemplates": ("mimeType",)}.get(kind, ())
     yield from _members(old, new, breaking)
 
@@ -179,7 +178,7 @@ _COMPARED_ELSEWHERE = ("inputSchema", "outputSchema", "arguments")
 
 
 def _members(old: dict[str, Any], new: dict[str, Any], breaking: tuple[str, ...]) -> Iterator[Found]:
-    """The changes of all other members: short values with their old value, objects by their keys."""
+    # The changes of all other members: short values with their old value, objects by their keys.
     for name in sorted((old.keys() | new.keys()) - set(_COMPARED_ELSEWHERE)):
         before, now = old.get(name), new.get(name)
         if before == now:

@@ -37,8 +37,8 @@ class AsgiChannel:
         self._server = server
         self._app = server.http_app(access)
         self._fields = [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in headers]
+        # Replaced by the response to `initialize`, which a client of 2026-07-28 does not send.
         self._era: _ModernHeaders | _LegacyHeaders = _ModernHeaders(server)
-        """Replaced by the response to `initialize`, which a client of 2026-07-28 does not send."""
         self._receiver: Receiver | None = None
         self._outbox: asyncio.Queue[bytes] = asyncio.Queue()
         self._writing: asyncio.Task[None] | None = None
@@ -58,12 +58,10 @@ class AsgiChannel:
                 raise
 
     def start(self, receiver: Receiver) -> None:
-        """Start sending."""
         self._receiver = receiver
         self._writing = asyncio.create_task(self._write())
 
     def send(self, frame: bytes, related_request_id: Id | None = None, method: str | None = None) -> None:
-        """Queue one message."""
         if not self._is_closed:
             self._outbox.put_nowait(frame)
 
@@ -85,8 +83,10 @@ class AsgiChannel:
             if self._writing is not None:
                 await self._outbox.join()
                 self._writing.cancel()
+            # Spec: 2025-11-25 basic/transports, session management.
             if self._era.session:
                 await self._begin("DELETE", b"", [*self._era.session]).over.wait()
+
             for exchange in list(self._posts.values()):
                 exchange.close()
             await self._app.aclose(0)
@@ -98,10 +98,8 @@ class AsgiChannel:
             if self._server.lifespan is not None:
                 await self._server.lifespan.release(self)
 
-    # -- sending -----------------------------------------------------------------------------
-
     async def _write(self) -> None:
-        """Send the messages in order, each after the application has read the previous one."""
+        # Send the messages in order, each after the application has read the previous one.
         while True:
             frame = await self._outbox.get()
             try:
@@ -140,7 +138,7 @@ class AsgiChannel:
             self._report_refusal(id, exchange)
 
     async def _wait_for_answer(self, exchange: _Exchange, id: Id) -> None:
-        """Wait for the response; if the server closes the stream before it, resume the stream."""
+        # Wait for the response; if the server closes the stream before it, resume the stream.
         await exchange.over.wait()
         while not exchange.is_closed and not self._is_closed and exchange.events.last_id:
             message = _as_object(exchange.last_message)
@@ -169,6 +167,7 @@ class AsgiChannel:
             "client": ("127.0.0.1", 1),
             "server": ("localhost", 80),
         }
+
         exchange = _Exchange(body, self._receiver.receive)
         self._do(exchange.run(self._app, scope))
         return exchange
@@ -179,7 +178,7 @@ class AsgiChannel:
         task.add_done_callback(self._running.discard)
 
     def _report_refusal(self, id: Any, exchange: _Exchange) -> None:
-        """Answer a request whose HTTP response is not JSON-RPC with an error that has its status and first line."""
+        # Answer a request whose HTTP response is not JSON-RPC with an error that has its status and first line.
         if exchange.status >= 400 and not exchange.last_message and id is not None and self._receiver is not None:
             text = exchange.body.decode(errors="replace").strip().partition("\n")[0]
             error = {"code": -32000, "message": f"HTTP {exchange.status}: {text}"}
@@ -187,14 +186,12 @@ class AsgiChannel:
 
 
 def _as_object(frame: bytes) -> dict[str, Any]:
-    """A decoded message; {} if it is invalid, which tests may send on purpose."""
+    # A decoded message; {} if it is invalid, which tests may send on purpose.
     try:
         return _as_dict(decode(frame))
     except MALFORMED:
         return {}
 
-
-# ---------------------------------------------------------------------------- headers by version
 
 _Headers = Sequence[tuple[bytes, bytes]]
 
@@ -210,7 +207,6 @@ class _ModernHeaders:
         self._server = server
 
     def headers(self, message: dict[str, Any]) -> _Headers:
-        """The headers of a message."""
         params = _as_dict(message.get("params"))
         version = _as_dict(params.get("_meta")).get(f"{META}protocolVersion")
         if not isinstance(version, str):
@@ -226,14 +222,14 @@ class _ModernHeaders:
         return headers
 
     def cancelled_id(self, message: dict[str, Any]) -> Any:
-        """The id of the request that a message cancels; None for other messages."""
+        # The id of the request that a message cancels; None for other messages.
         # Spec: 2026-07-28 basic/patterns/cancellation: the response is closed instead.
         if message.get("method") != "notifications/cancelled":
             return None
         return _as_dict(message.get("params")).get("requestId")
 
     def _named(self, method: str) -> str:
-        """The member of the params that `Mcp-Name` repeats; "" without one."""
+        # The member of the params that `Mcp-Name` repeats; "" without one.
         for extension in self._server.extensions.values():
             if method in extension.requests:
                 return extension.requests[method].named or ""
@@ -260,7 +256,6 @@ class _LegacyHeaders:
             self.session.append((b"mcp-protocol-version", version.encode()))
 
     def headers(self, message: dict[str, Any]) -> _Headers:
-        """The headers of a message."""
         return self.session
 
     def cancelled_id(self, message: dict[str, Any]) -> None:
@@ -268,11 +263,9 @@ class _LegacyHeaders:
 
 
 def _as_dict(value: Any) -> dict[str, Any]:
-    """An object; {} for any other value."""
+    # An object; {} for any other value.
     return value if isinstance(value, dict) else {}
 
-
-# ---------------------------------------------------------------------------------- one request
 
 _Message: TypeAlias = MutableMapping[str, Any]
 _App: TypeAlias = Callable[[_Message, Callable[[], Awaitable[_Message]], Callable[[_Message], Awaitable[None]]], Any]
@@ -284,34 +277,32 @@ class _Exchange:
     def __init__(self, body: bytes, deliver: Callable[[bytes], None]) -> None:
         self.status = 0
         self.headers: dict[bytes, bytes] = {}
+        # The body of a response that is not an event stream.
         self.body = b""
-        """The body of a response that is not an event stream."""
+        # The last JSON-RPC message.
         self.last_message = b""
-        """The last JSON-RPC message."""
+        # Has the id at which the stream can be resumed.
         self.events = SseReader(_MAX_EVENT_BYTES)
-        """Has the id at which the stream can be resumed."""
+        # Set once the application has read the request and handled it as far as it does so at once.
         self.received = asyncio.Event()
-        """Set once the application has read the request and handled it as far as it does so at once."""
+        # Set once the response has started.
         self.begun = asyncio.Event()
-        """Set once the response has started."""
+        # Set once the response is complete, or the client has closed the connection.
         self.over = asyncio.Event()
-        """Set once the response is complete, or the client has closed the connection."""
         self._left = asyncio.Event()
         self._to_send: bytes | None = body
         self._deliver = deliver
 
     @property
     def is_closed(self) -> bool:
-        """Whether the client has closed the connection."""
+        # Whether the client has closed the connection.
         return self._left.is_set()
 
     def close(self) -> None:
-        """Close the connection."""
         self._left.set()
         self.over.set()
 
     async def run(self, app: _App, scope: _Message) -> None:
-        """Run the application."""
         try:
             await app(scope, self._receive, self._send)
         finally:
@@ -335,6 +326,7 @@ class _Exchange:
             self.headers = {bytes(name).lower(): bytes(value) for name, value in message.get("headers", ())}
             self.begun.set()
             return
+
         self._take(bytes(message.get("body", b"")), is_last=not message.get("more_body", False))
 
     def _take(self, chunk: bytes, *, is_last: bool) -> None:
@@ -346,6 +338,7 @@ class _Exchange:
             self.body += chunk
             if is_last and kind.startswith(b"application/json") and b'"jsonrpc"' in self.body:
                 self._receive_message(self.body)
+
         if is_last:
             self.over.set()
             self._left.set()

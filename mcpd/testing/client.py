@@ -86,10 +86,12 @@ class TestClient(Client):
         if transport not in TRANSPORTS:
             raise ConfigurationError(f"transport={transport!r}: the transports are {', '.join(TRANSPORTS)}")
         if not isinstance(server, Server):
+            # A string is a sequence of strings, too.
             if isinstance(server, str) or not all(isinstance(part, str) for part in server):
                 raise ConfigurationError(f"cannot test {server!r}: give a Server, or a command as a list of strings")
             if transport != "stdio" or user is not None or headers:
                 raise ConfigurationError("a command requires transport='stdio', and excludes user= and headers=")
+
         super().__init__(
             () if isinstance(server, Server) else server,
             Callbacks() if callbacks is None else callbacks,
@@ -182,9 +184,6 @@ class SyncTestClient(BlockingClient[TestClient]):
     def value(self, tool: str, /, **arguments: Any) -> Any:
         """Call a tool and return its value, for arguments that have the names of options of `call`."""
         return self.call(tool, arguments)
-
-
-# -------------------------------------------------------------------------------------- for pytest
 
 
 class UnopenedClient(AbstractAsyncContextManager[TestClient], AbstractContextManager[SyncTestClient]):

@@ -77,15 +77,12 @@ async def join(
 
 
 async def _end(server: Server, connection: ServerConnection) -> None:
-    """Let running calls answer for a while after the client has closed, then end the connection."""
+    # Let running calls answer for a while after the client has closed, then end the connection.
     try:
         await connection.finish(_CALLS_SECONDS)
     finally:
         if server.lifespan is not None:
             await server.lifespan.release(connection)
-
-
-# ------------------------------------------------------------------------------------- in memory
 
 
 class _ServerEnd(MemoryChannel):
@@ -95,9 +92,6 @@ class _ServerEnd(MemoryChannel):
 
     def origin(self, related_request_id: Id | None = None) -> Origin:
         return self._origin
-
-
-# ----------------------------------------------------------------------------------- over pipes
 
 
 class _StdioServerEnd(StdioChannel):
@@ -126,22 +120,19 @@ class _PipesChannel(StdioChannel):
         self._server_end.start(self._connection)
 
     async def aclose(self, reason: str = "") -> None:
-        """Close the server's input, let the server end, and close all descriptors."""
         if not self._client_fds:
             return
         client_in, client_out = self._client_fds
         self._client_fds = []
         try:
             await super().aclose(reason)
+            # The server ends when its input ends.
             os.close(client_out)
             await _end(self._server, self._connection)
             await self._server_end.aclose()
         finally:
             for descriptor in (client_in, *self._server_fds):
                 os.close(descriptor)
-
-
-# ------------------------------------------------------------------------------ over a WebSocket
 
 
 async def _join_by_websocket(server: Server, caller: Caller, limits: ClientLimits) -> StartableChannel:
@@ -184,7 +175,6 @@ class _EndingChannel:
         return getattr(self._channel, name)
 
     async def aclose(self, reason: str = "") -> None:
-        """Close the channel, then end the server."""
         try:
             await self._channel.aclose(reason)
         finally:

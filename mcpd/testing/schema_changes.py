@@ -14,8 +14,8 @@ from msgspec.json import encode
 
 from mcpd.protocol.schemas import target_of
 
+# The text of a change, and whether it breaks callers.
 Found: TypeAlias = tuple[str, bool]
-"""The text of a change, and whether it breaks callers."""
 
 _MINIMA = ("minimum", "exclusiveMinimum", "minLength", "minItems", "minProperties")
 _MAXIMA = ("maximum", "exclusiveMaximum", "maxLength", "maxItems", "maxProperties")
@@ -57,12 +57,12 @@ class _Comparison:
         self._old_root = old_root
         self._new_root = new_root
         self._is_input = is_input
+        # Pairs that are being compared: a schema may contain itself.
         self._open: set[tuple[int, int]] = set()
-        """Pairs that are being compared: a schema may contain itself."""
         self._steps = 0
 
     def compare(self, old: Any, new: Any, place: str) -> Iterator[Found]:
-        """The changes at a place such as `days[].high`."""
+        # The changes at a place such as `days[].high`.
         written = id(old), id(new)
         old, new = _resolved(old, self._old_root), _resolved(new, self._new_root)
         # Also compare the schemas before resolving: keywords beside a reference make a new schema each time.
@@ -71,12 +71,14 @@ class _Comparison:
             return
         self._open |= here
         self._step()
+
         yield from self._annotations(old, new, place)
         olds, news = self._alternatives(old, self._old_root), self._alternatives(new, self._new_root)
         pairs = _pairs(olds, news)
         gone = [each for each in olds if not any(each is one for one, _ in pairs)]
         come = [each for each in news if not any(each is one for _, one in pairs)]
         yield from self._exchanged(gone, come, place)
+
         for one, other in pairs:
             for compare in (self._values, self._limits, self._members, self._additional, self._items):
                 yield from compare(one, other, place)
@@ -88,7 +90,7 @@ class _Comparison:
             raise ValueError("too many parts")
 
     def _alternatives(self, schema: dict[str, Any], root: Any) -> list[dict[str, Any]]:
-        """The alternatives that a value may be, each a schema of one type."""
+        # The alternatives that a value may be, each a schema of one type.
         self._step()
         for word in ("anyOf", "oneOf"):
             if isinstance(schema.get(word), list):
@@ -96,6 +98,7 @@ class _Comparison:
                 rest = {key: value for key, value in schema.items() if key != word and key not in _ANNOTATIONS}
                 found = [each for one in schema[word] for each in self._alternatives(_resolved(one, root), root)]
                 return [{**rest, **each} if rest else each for each in found]
+
         if isinstance(schema.get("type"), list):
             return [{**schema, "type": kind} for kind in schema["type"]]
         return [schema]
@@ -109,7 +112,6 @@ class _Comparison:
         return f"result {place}" if place else "the result"
 
     def _annotations(self, old: dict[str, Any], new: dict[str, Any], place: str) -> Iterator[Found]:
-        """Changes of annotations, which do not restrict values."""
         subject = self._subject(place)
         for word in _ANNOTATIONS:
             before, now = old.get(word, ...), new.get(word, ...)
@@ -122,7 +124,7 @@ class _Comparison:
                 yield self._found(f"the {word.removeprefix('$')} of {subject} changed", _NEITHER)
 
     def _exchanged(self, gone: list[dict[str, Any]], come: list[dict[str, Any]], place: str) -> Iterator[Found]:
-        """Ways that a value may be which only one of the schemas has."""
+        # Ways that a value may be which only one of the schemas has.
         subject = self._subject(place)
         if len(gone) == len(come) == 1:
             before, now = _kind(gone[0]), _kind(come[0])
@@ -133,13 +135,14 @@ class _Comparison:
                 change = _NARROWER
             yield self._found(f"{subject} was {before}, is {now} now", change)
             return
+
         for schema in gone:
             yield self._found(f"{subject} may no longer be {_kind(schema)}", _NARROWER)
         for schema in come:
             yield self._found(f"{subject} may be {_kind(schema)} too", _WIDER)
 
     def _values(self, old: dict[str, Any], new: dict[str, Any], place: str) -> Iterator[Found]:
-        """`enum` and `const`."""
+        # `enum` and `const`.
         before, now, subject = _choices(old), _choices(new), self._subject(place)
         if before is None and now is not None:
             yield self._found(f"{subject} may only be {', '.join(map(shown, now))} now", _NARROWER)
@@ -163,12 +166,13 @@ class _Comparison:
                 change = _WIDER
             elif word in (*_MINIMA, *_MAXIMA):
                 change = _NARROWER if (now > before) == (word in _MINIMA) else _WIDER
+
             value = "was removed" if now is None else f"is {shown(now)} now"
             was = "" if before is None else f"was {shown(before)}, "
             yield self._found(f"{word} of {self._subject(place)} {was}{value}", change)
 
     def _members(self, old: dict[str, Any], new: dict[str, Any], place: str) -> Iterator[Found]:
-        """`properties` and `required`."""
+        # `properties` and `required`.
         before, now = old.get("properties") or {}, new.get("properties") or {}
         were_required, are_required = set(old.get("required", ())), set(new.get("required", ()))
         for name in before:
@@ -181,6 +185,7 @@ class _Comparison:
                 is_breaking = self._is_input and name in are_required
                 yield f"{subject} is new{' and required' if is_breaking else ''}", is_breaking
                 continue
+
             if name in are_required - were_required:
                 text = "is now required" if self._is_input else "is always there now"
                 yield self._found(f"{subject} {text}", _NARROWER)
@@ -190,7 +195,7 @@ class _Comparison:
             yield from self.compare(before[name], member, there)
 
     def _additional(self, old: dict[str, Any], new: dict[str, Any], place: str) -> Iterator[Found]:
-        """`additionalProperties`."""
+        # `additionalProperties`.
         before, now = old.get("additionalProperties", True), new.get("additionalProperties", True)
         if before == now and not isinstance(now, dict):
             return
@@ -204,6 +209,7 @@ class _Comparison:
     def _items(self, old: dict[str, Any], new: dict[str, Any], place: str) -> Iterator[Found]:
         if "items" in old or "items" in new:
             yield from self.compare(old.get("items", True), new.get("items", True), f"{place}[]")
+
         before, now = old.get("prefixItems", []), new.get("prefixItems", [])
         if len(before) != len(now):
             yield self._found(f"{self._subject(place)} had {len(before)} places, has {len(now)} now", _BOTH)
@@ -216,7 +222,7 @@ def _at(place: str, name: str) -> str:
 
 
 def _resolved(schema: Any, root: Any) -> dict[str, Any]:
-    """A schema with its references resolved; `true` allows any value, `false` allows none."""
+    # A schema with its references resolved; `true` allows any value, `false` allows none.
     seen: set[str] = set()
     while isinstance(schema, dict) and isinstance(schema.get("$ref"), str) and schema["$ref"] not in seen:
         seen.add(schema["$ref"])
@@ -227,7 +233,7 @@ def _resolved(schema: Any, root: Any) -> dict[str, Any]:
 
 
 def _pairs(olds: list[dict[str, Any]], news: list[dict[str, Any]]) -> list[tuple[dict[str, Any], dict[str, Any]]]:
-    """The alternatives that are the same kind of thing: by type and title, then by type alone, in their order."""
+    # The alternatives that are the same kind of thing: by type and title, then by type alone, in their order.
     pairs: list[tuple[dict[str, Any], dict[str, Any]]] = []
     left, right = list(olds), list(news)
     for key in (lambda schema: (_kind(schema), schema.get("title")), _kind):
@@ -241,7 +247,7 @@ def _pairs(olds: list[dict[str, Any]], news: list[dict[str, Any]]) -> list[tuple
 
 
 def _kind(schema: dict[str, Any]) -> str:
-    """The type of a value, as far as it is said."""
+    # The type of a value, as far as it is said.
     kind = schema.get("type")
     if isinstance(kind, str):
         return kind

@@ -28,16 +28,12 @@ class _Part(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_
 
 
 class Author(_Part, frozen=True, kw_only=True):
-    """The author."""
-
     name: _Text
     email: _Email | UnsetType = UNSET
     url: _Url | UnsetType = UNSET
 
 
 class Repository(_Part, frozen=True, kw_only=True, tag_field="type", tag="git"):
-    """The place of the source."""
-
     url: _Url
 
 
@@ -57,8 +53,6 @@ class Launch(_Part, frozen=True, kw_only=True):
 
 
 class ServerPart(_Part, frozen=True, kw_only=True):
-    """The program."""
-
     type: Literal["uv"] | UnsetType = UNSET
     entry_point: _Text
     mcp_config: Launch
@@ -81,8 +75,6 @@ class ListedPrompt(_Part, frozen=True, kw_only=True):
 
 
 class Compatibility(_Part, frozen=True, kw_only=True):
-    """The requirements on the system."""
-
     runtimes: dict[Literal["python"], str]
 
 
@@ -98,8 +90,6 @@ class Question(_Part, frozen=True, kw_only=True):
 
 
 class Manifest(_Part, frozen=True, kw_only=True):
-    """The whole file."""
-
     manifest_version: Literal["0.4"] | UnsetType = UNSET
     name: Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")]
     display_name: str = ""
@@ -125,6 +115,7 @@ class Manifest(_Part, frozen=True, kw_only=True):
 
 def checked(manifest: Manifest) -> bytes:
     """Return the text of the file. Raises ConfigurationError that names the member which is not valid."""
+    # Only decoding checks the patterns and lengths of strings.
     text = msgspec.json.encode(manifest)
     try:
         msgspec.json.decode(text, type=Manifest)
@@ -162,6 +153,7 @@ def make_question(name: str, default: str | None, here: str) -> Question:
         kind, value = "boolean", None if default is None else default.lower() == "true"
     elif os.path.isabs(example) and not is_hidden(name):
         kind = "directory" if os.path.isdir(example) else "file" if os.path.isfile(example) else "string"
+
     return Question(
         type=kind,
         title=" ".join(name.replace("_", " ").split()).capitalize(),

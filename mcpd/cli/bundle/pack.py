@@ -99,8 +99,6 @@ class BundleSources(Struct, frozen=True, kw_only=True):
 
 
 class Bundle(Struct, frozen=True, kw_only=True):
-    """The contents of a bundle."""
-
     manifest: Manifest
     files: dict[str, bytes | str]
     requirements: tuple[str, ...]
@@ -152,7 +150,7 @@ def gather(target: object, include: tuple[str, ...] = (), exclude: tuple[str, ..
 
 
 def _served(folder: str, exclude: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
-    """The folder, or the only file with a server in a folder without `mcpd.toml`."""
+    # The folder, or the only file with a server in a folder without `mcpd.toml`.
     if folder_at(folder).file:
         return folder, ()
     names = [entry.name for entry in os.scandir(folder) if entry.name.endswith(".py") and entry.is_file()]
@@ -176,7 +174,7 @@ def _served(folder: str, exclude: tuple[str, ...]) -> tuple[str, tuple[str, ...]
 
 
 def _shared_folders() -> set[str]:
-    """Folders with files of many programs."""
+    # Folders with files of many programs.
     home = os.path.expanduser("~")
     there = (os.sep, home, tempfile.gettempdir(), *(os.path.join(home, name) for name in ("Desktop", "Downloads")))
     return {os.path.realpath(each) for each in there}
@@ -243,11 +241,8 @@ def make_bundle(gathered: BundleSources, offers: Offers, said: BundleOptions) ->
     return Bundle(manifest=manifest, files=files, requirements=tuple(requirements), warnings=tuple(warnings))
 
 
-# ------------------------------------------------------------------------------------------- packages
-
-
 def _requirements(gathered: BundleSources, offers: Offers, said: BundleOptions, warnings: list[str]) -> list[str]:
-    """The requirements to install. Appends to `warnings` the packages that may be missing."""
+    # The requirements to install. Appends to `warnings` the packages that may be missing.
     project = gathered.project
     own = {
         name.removeprefix(f"{gathered.inside}/"): path for name, path in gathered.files.items() if isinstance(path, str)
@@ -296,9 +291,6 @@ def _pyproject(manifest: Manifest, project: Project, requirements: list[str]) ->
         "",
     ]
     return "\n".join(lines).encode()
-
-
-# ------------------------------------------------------------------------------------------- metadata
 
 
 def _version(text: str, warnings: list[str]) -> str:
@@ -375,7 +367,7 @@ def _prompts(offers: Offers) -> tuple[ListedPrompt, ...]:
 
 
 def _icon(path: str, root: str, offers: Offers) -> tuple[bytes, tuple[Icon, ...]]:
-    """The bytes and size of a PNG: the named one, the folder's icon.png, or an icon of the server."""
+    # The bytes and size of a PNG: the named one, the folder's icon.png, or an icon of the server.
     data = b""
     beside = os.path.join(root, "icon.png")
     if path or os.path.isfile(beside):

@@ -154,7 +154,7 @@ def _add_file(path: str, root: str, selection: Selection, found: Collected) -> N
 
 
 def _default_reason(name: str) -> str:
-    """Why a file of this name is left out by default; "" if it is taken."""
+    # Why a file of this name is left out by default; "" if it is taken.
     if name.startswith("."):
         return "hidden"
     if any(fnmatchcase(name, pattern) for pattern in _LITTER):
@@ -281,12 +281,7 @@ def write_archive(path: str, files: Mapping[str, bytes | str]) -> int:
     return os.path.getsize(path)
 
 
-# ------------------------------------------------------------------------------------ the metadata
-
-
 class Person(Struct, frozen=True):
-    """An author of a project."""
-
     name: str = ""
     email: str = ""
 
@@ -309,7 +304,6 @@ class Project(Struct, frozen=True, kw_only=True, rename="kebab"):
 
     @property
     def author(self) -> Person:
-        """The first author."""
         return self.authors[0] if self.authors else Person()
 
     @property

@@ -63,22 +63,16 @@ class Package(_Part, frozen=True, kw_only=True):
 
 
 class Remote(_Part, frozen=True, kw_only=True):
-    """A running server."""
-
     type: Annotated[str, Meta(pattern="^(streamable-http|sse)$")]
     url: _Url
 
 
 class Repository(_Part, frozen=True, kw_only=True):
-    """The place of the source."""
-
     url: _Url
     source: Annotated[str, Meta(min_length=1)]
 
 
 class ServerJson(_Part, frozen=True, kw_only=True):
-    """The whole file."""
-
     schema: _Url = field(name="$schema")
     name: Annotated[str, Meta(pattern=r"^[a-zA-Z0-9.-]+/[a-zA-Z0-9._-]+$", min_length=3, max_length=200)]
     title: Annotated[str, Meta(max_length=100)] = ""
@@ -92,6 +86,7 @@ class ServerJson(_Part, frozen=True, kw_only=True):
 
 def checked(found: ServerJson) -> bytes:
     """Return the text of the file. Raises ConfigurationError if the schema or the registry refuses it."""
+    # Only decoding checks the patterns and lengths of strings.
     data = msgspec.json.encode(found)
     try:
         msgspec.json.decode(data, type=ServerJson)

@@ -276,9 +276,6 @@ def _calls(words: Sequence[str]) -> dict[str, dict[str, Any]]:
     return found
 
 
-# ------------------------------------------------------------------------------------------- output
-
-
 def _print_app(terminal: Terminal, report: AppReport, *, verbose: bool) -> None:
     opened = f" ({', '.join(report.tools)})" if report.tools else ""
     status: Status = "failure" if not report.passed else "warning" if report.warnings else "ok"
@@ -291,7 +288,7 @@ def _print_app(terminal: Terminal, report: AppReport, *, verbose: bool) -> None:
 
 
 def _print_findings(terminal: Terminal, report: AppReport | AppsReport, *, verbose: bool) -> None:
-    """Print one line per cause; with `verbose` each check and finding."""
+    # Print one line per cause; with `verbose` each check and finding.
     if verbose:
         for check in report.checks:
             _print_check(terminal, check)

@@ -127,7 +127,7 @@ def bundle_command(
 
 
 def _files_of(target: str | None) -> FileTarget | object:
-    """The named server, or the current server folder. Raises ConfigurationError."""
+    # The named server, or the current server folder. Raises ConfigurationError.
     from mcpd.client.targets.grammar import parse
     from mcpd.sources.lookup import folder_here
 
@@ -172,7 +172,7 @@ def _try(gathered: BundleSources, words: tuple[str, ...]) -> Verdict:
 
 def _print_verdict(verdict: Verdict) -> None:
     for line in verdict.lines:
-        note(f"{line}")
+        note(line)
 
 
 def _print_bundle(path: str, size: int, gathered: BundleSources, bundle: Bundle) -> None:
@@ -210,9 +210,6 @@ def _members(path: str, size: int, gathered: BundleSources, bundle: Bundle) -> d
 
 def _size_of(source: bytes | str) -> int:
     return len(source) if isinstance(source, bytes) else os.path.getsize(source)
-
-
-# --------------------------------------------------------------------------------- publish-info
 
 
 @click.command(

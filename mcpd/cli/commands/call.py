@@ -58,7 +58,13 @@ form, a page to visit, the answer of a model), mcpd asks you on the terminal; wi
   mcpd call echo text=hello -- npx -y @modelcontextprotocol/server-everything
 """
 
+# Spec: 2025-11-25 client/elicitation, URL elicitation required.
 _URL_ELICITATION_REQUIRED = -32042
+
+
+def _log_level_option(shows: str, default: str) -> click.Option:
+    help = f"{shows} of this level and above: {', '.join(LOG_LEVELS)}. Default: {default}."
+    return value_option("--log-level", type=click.Choice(LOG_LEVELS), default=default, metavar="LEVEL", help=help)
 
 
 @client_command(
@@ -68,13 +74,7 @@ _URL_ELICITATION_REQUIRED = -32042
     json_option("Print the raw result as one line of JSON, also if the call fails."),
     value_option("--output", "-o", metavar="DIR", help="Save images and other data in this folder or as this file."),
     flag_option("--ask", help="Ask for all arguments that were not given, not only required ones."),
-    value_option(
-        "--log-level",
-        type=click.Choice(LOG_LEVELS),
-        default="warning",
-        metavar="LEVEL",
-        help=f"Show log messages of the server of this level and above: {', '.join(LOG_LEVELS)}. Default: warning.",
-    ),
+    _log_level_option("Show log messages of the server", "warning"),
 )
 @click.pass_context
 def call_command(
@@ -125,7 +125,7 @@ def find_tool(tools: Sequence[Tool], name: str) -> Tool | None:
 
 
 async def _arguments(terminal: Terminal, given: Any, tool: Tool | None, name: str, *, asks_all: bool) -> dict[str, Any]:
-    """The arguments of the call; asks the user for missing ones. Raises WrongUse."""
+    # The arguments of the call; asks the user for missing ones. Raises WrongUse.
     schema = read_schema(None if tool is None else tool.input_schema)
     arguments = arguments_of(given, schema)
     names = [key for key in (schema.properties if asks_all else schema.required) if key not in arguments]
@@ -207,13 +207,7 @@ _PING_HELP = """Send several pings to a server and print how long each answer to
     _WATCH_HELP,
     click.Argument(["words"], nargs=-1, metavar="[TARGET] [URI]..."),
     repeated_option("--call", "calls", metavar="'TOOL ARGUMENT…'", help="Call this tool while watching."),
-    value_option(
-        "--log-level",
-        type=click.Choice(LOG_LEVELS),
-        default="info",
-        metavar="LEVEL",
-        help=f"Print log messages of this level and above: {', '.join(LOG_LEVELS)}. Default: info.",
-    ),
+    _log_level_option("Print log messages", "info"),
     json_option("Print each notification as one line of JSON."),
 )
 def watch_command(
@@ -242,8 +236,6 @@ def _is_resource(word: str) -> bool:
 
 
 class _Watcher:
-    """Prints the notifications of one server."""
-
     def __init__(self, terminal: Terminal, log_level: str, as_json: bool) -> None:
         self._terminal = terminal
         self._least = LOG_LEVELS.index(log_level)
@@ -251,7 +243,6 @@ class _Watcher:
         self._as_json = as_json
 
     async def run(self, server: ServerOptions, uris: list[str], calls: list[list[str]]) -> int:
-        """Watch until the user stops it or the connection ends."""
         async with open_client(server, self._callbacks) as client:
             if client.server_capabilities.logging is not None:
                 try:
@@ -298,8 +289,6 @@ class _Watcher:
         outcome = "failed" if result.is_error else "is done"
         self._print("result", f"{name} {outcome}", {"tool": name, "isError": result.is_error})
 
-    # ------------------------------------------------------------------------------- notifications
-
     def _progress(self, name: str) -> Callable[[float, float | None, str | None], None]:
         def report(done: float, total: float | None, message: str | None) -> None:
             part = f"{done:g}" if total is None else f"{done:g} of {total:g}"
@@ -322,9 +311,6 @@ class _Watcher:
             return
         at = self._terminal.styled(now.strftime("%H:%M:%S.") + f"{now.microsecond // 1000:03}", "dim")
         self._terminal.out_safe(f"{at}  {self._terminal.styled(f'{event:8}', 'cyan')}  {printable(text, 4000)}")
-
-
-# --------------------------------------------------------------------------------------- ping
 
 
 @client_command(

@@ -133,6 +133,7 @@ def check_command(
     target = or_demo(target, demo)
     if write and lock is None:
         raise click.UsageError("--write requires --lock FILE")
+
     logging.basicConfig(level=log_level.upper(), format="%(levelname)s %(name)s: %(message)s")
     report = _Report(target)
     refused: list[Problem] = []
@@ -163,7 +164,8 @@ def check_command(
     else:
         _list(server, verbose)
         report.print()
-    return 1 if report.has_failed(strict) else 0
+    has_failed = any(problem.is_error or strict for problem in report.problems)
+    return 1 if has_failed or not report.is_approved else 0
 
 
 def _load(target: str | None, no_compat: bool, arguments: tuple[str, ...]) -> Server:
@@ -202,7 +204,7 @@ def _list(server: Server, verbose: bool) -> None:
 
 
 def _principals(target: str | None, tokens_file: str | None, server: Server) -> Iterable[Principal]:
-    """The users of the tokens file, or those that the server knows. Raises ConfigurationError."""
+    # The users of the tokens file, or those that the server knows. Raises ConfigurationError.
     found = find(target)
     if tokens_file is None and found.place is not None and found.configuration is not None and found.configuration.auth:
         tokens_file = settings_of_table(found.configuration.auth, found.place)["tokens_file"]
@@ -214,7 +216,6 @@ def _principals(target: str | None, tokens_file: str | None, server: Server) -> 
 
 
 def _problems(server: Server, collector: _LogCollector, principals: Iterable[Principal]) -> list[Problem]:
-    """All problems, errors first, each once."""
     logged = [Problem("", text, level >= logging.ERROR) for text, level in collector.texts.items()]
     found = {
         _text_of(problem): problem
@@ -227,7 +228,6 @@ def _problems(server: Server, collector: _LogCollector, principals: Iterable[Pri
 
 
 def _compare(server: Server, lock: str, write: bool, report: _Report) -> None:
-    """Compare the server with an approval file, or write the file. Raises ConfigurationError."""
     if write:
         report.changes = write_lock(server, lock)
         report.note = f"wrote {lock}"
@@ -256,21 +256,15 @@ class _Report:
         self.is_approved = True
         self.note = ""
 
-    def has_failed(self, strict: bool) -> bool:
-        """Whether the exit code is 1."""
-        return not self.is_approved or any(problem.is_error or strict for problem in self.problems)
-
     def print(self) -> None:
-        """Print everything to stderr, one line each."""
         for problem in self.problems:
             note(f"{'problem' if problem.is_error else 'warning'}: {_text_of(problem)}")
         for change in self.changes or ():
             note(f"{'breaking' if change.is_breaking else 'harmless'}: {printable(change, 1000)}")
         if self.note:
-            note(f"{self.note}")
+            note(self.note)
 
     def as_json(self, server: Server | None) -> str:
-        """Everything as one JSON object, with the offers of the server if it was loaded."""
         members: dict[str, Any] = {"target": self.target, "server": None}
         for kind, is_error in (("problems", True), ("warnings", False)):
             found = (problem for problem in self.problems if problem.is_error is is_error)

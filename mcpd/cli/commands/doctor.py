@@ -103,7 +103,7 @@ def doctor_command(
 
 
 def _find(server: ServerOptions, report: Report) -> CommandTarget | UrlTarget | None:
-    """The server to test; None if it cannot be found, which the report then says. Raises WrongUse."""
+    # The server to test; None if it cannot be found, which the report then says. Raises WrongUse.
     try:
         return resolve_target(server)
     except WrongUse:
@@ -129,7 +129,7 @@ _ADVICE = {
 
 
 def _print_step(step: Step) -> None:
-    """Print a sign, the name and the result of a step, and its advice; on a terminal in colour and wrapped."""
+    # Print a sign, the name and the result of a step, and its advice; on a terminal in colour and wrapped.
     terminal = Terminal()
     sign, word, style = _SIGNS[step.status]
     sign = terminal.styled(sign if _has_signs() else word, style)
@@ -156,8 +156,6 @@ def _summary(report: Report) -> str:
     found = [counted(number, noun) for number, noun in ((problems, "problem"), (warnings, "warning")) if number]
     return f"{'It works' if report.works else 'Something does not work'}{': ' if found else '.'}{', '.join(found)}"
 
-
-# ---------------------------------------------------------------------------------- doctor --hosts
 
 _HOST_NAME_WIDTH = 24
 # The sign of a server, the word instead of it, and the text behind it.

@@ -125,7 +125,7 @@ def install_command(words: tuple[str, ...], command: tuple[str, ...], **given: A
 
     def tell(text: str) -> None:
         if sys.stderr.isatty():
-            note(f"{text}")
+            note(text)
 
     def install(host: Host) -> Outcome:
         return asyncio.run(operations.install(host, made, options, journal, tell))
@@ -173,7 +173,7 @@ def uninstall_command(words: tuple[str, ...], command: tuple[str, ...], **given:
 
 
 def _change(hosts: Sequence[Host], work: Callable[[Host], Outcome | str], *, as_json: bool, is_dry: bool) -> int:
-    """Change each host and print the outcomes; an outcome is a text if there is nothing to change."""
+    # Change each host and print the outcomes; an outcome is a text if there is nothing to change.
     # Raises the ConfigurationError of a single host.
     code, shown = 0, []
     for host in hosts:
@@ -198,11 +198,8 @@ def _change(hosts: Sequence[Host], work: Callable[[Host], Outcome | str], *, as_
     return code
 
 
-# ------------------------------------------------------------------------------- the command line
-
-
 def _options_of(given: dict[str, Any]) -> InstallOptions:
-    """The options besides host and server. Raises WrongUse."""
+    # The options besides host and server. Raises WrongUse.
     project = given["project"]
     if project is not None and not os.path.isdir(project):
         raise WrongUse(f"--project {project}: no such folder; for the current folder write --project=.")
@@ -219,7 +216,7 @@ def _options_of(given: dict[str, Any]) -> InstallOptions:
 
 
 def _hosts_of(words: Sequence[str], *, everywhere: bool, is_one_file: bool) -> tuple[list[Host], list[str]]:
-    """The hosts to change, and the remaining words. `is_one_file`: an option names the file or the project."""
+    # The hosts to change, and the remaining words. `is_one_file`: an option names the file or the project.
     if everywhere:
         _check_count("--all", words, 1)
         found = operations.hosts_for_all()
@@ -247,9 +244,6 @@ def _host(words: Sequence[str]) -> Host:
 def _check_count(option: str, words: Sequence[str], most: int) -> None:
     if len(words) > most:
         raise WrongUse(f"leave out {words[most]!r}: {option} does not use it")
-
-
-# ---------------------------------------------------------------------------------------- output
 
 
 def _print_outcome(outcome: Outcome, *, is_dry: bool) -> None:
@@ -287,7 +281,7 @@ def _print(hosts: Sequence[Host], name: str, made: NamedEntry, *, links: bool) -
     for host in hosts:
         click.echo(link_to(host, name, made.entry) if links else rendered(host, name, made.entry).rstrip())
     for warning in made.warnings:
-        note(f"{warning}")
+        note(warning)
     return 0
 
 

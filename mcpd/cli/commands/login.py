@@ -130,6 +130,7 @@ async def _log_in(terminal: Terminal, target: UrlTarget, settings: OAuth, *, no_
 
     found = await log_in(target, settings, _person(terminal, settings, no_browser=no_browser))
     if found is None:
+        # The query may hold a secret.
         terminal.note(f"mcpd: {printable(target.url.partition('?')[0])} does not require a login", "yellow")
         return 0
     terminal.out(f"logged in to {found.url} at {found.issuer}")
@@ -142,7 +143,7 @@ async def _log_in(terminal: Terminal, target: UrlTarget, settings: OAuth, *, no_
 
 
 def _person(terminal: Terminal, settings: OAuth, *, no_browser: bool) -> UserInteraction:
-    """The user at this terminal, who sees the login page in a browser, or its address if there is no browser."""
+    # The user at this terminal, who sees the login page in a browser, or its address if there is no browser.
     from mcpd.client.auth.steps import UserInteraction, has_browser, open_browser
 
     async def show(url: str) -> None:
@@ -175,9 +176,6 @@ def _person(terminal: Terminal, settings: OAuth, *, no_browser: bool) -> UserInt
         raise AssertionError
 
     return UserInteraction(open_url=show, show_code=show_code, paste=paste, redirect=settings.redirect)
-
-
-# ----------------------------------------------------------------------------- logout and whoami
 
 
 @click.command(
@@ -276,7 +274,7 @@ def _expiry(login: Login) -> str:
 
 
 def _oauth(**options: Any) -> OAuth:
-    """The settings of a login. Raises ConfigurationError if the packages for logging in are missing."""
+    # The settings of a login. Raises ConfigurationError if the packages for logging in are missing.
     try:
         from mcpd.client.auth import logins  # noqa: F401 - its imports may be missing
         from mcpd.client.auth.settings import OAuth
@@ -286,16 +284,13 @@ def _oauth(**options: Any) -> OAuth:
 
 
 def _url_target(server: ServerOptions) -> UrlTarget:
-    """The server, which must be at a URL. Raises ConfigurationError, WrongUse."""
+    # The server, which must be at a URL. Raises ConfigurationError, WrongUse.
     from mcpd.client.targets.named import UrlTarget
 
     found = resolve_target(server)
     if not isinstance(found, UrlTarget):
         raise WrongUse(f"{printable(server.target or '', 200)} is a program; only servers at URLs have logins")
     return found
-
-
-# ------------------------------------------------------------------------------ users of a server
 
 
 @click.command("add-user", context_settings={"max_content_width": 110})

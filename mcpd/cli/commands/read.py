@@ -24,10 +24,10 @@ from mcpd.cli.talk.arguments import Given, Schema, read_schema, read_words, text
 from mcpd.cli.talk.connecting import open_client, run
 from mcpd.cli.talk.questions import Questions
 from mcpd.cli.talk.terminal import Saver, Terminal, first_line, show_blocks
-from mcpd.cli.talk.words import WrongUse, looks_like_target, nearest, no_such, pairs, split_words
+from mcpd.cli.talk.words import WrongUse, did_you_mean, looks_like_target, nearest, no_such, pairs, split_words
 from mcpd.errors import MethodNotFound, RemoteError
 from mcpd.protocol.printable import printable
-from mcpd.protocol.types.features import EmbeddedResource, Prompt
+from mcpd.protocol.types.features import EmbeddedResource
 from mcpd.protocol.types.interaction import PromptReference, ResourceTemplateReference
 
 if TYPE_CHECKING:
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 
 
 _KINDS = ("tools", "resources", "prompts", KIND)
-_KINDS_TEXT = f"{', '.join(_KINDS[:-1])} or {_KINDS[-1]}"
 
 _HELP = f"""List what a server offers: tools with their arguments, resources, prompts, {KIND}.
 
@@ -93,8 +92,8 @@ def list_command(words: tuple[str, ...], verbose: bool, as_json: bool, command: 
 def _split(words: list[str], command: tuple[str, ...]) -> tuple[str | None, str]:
     kind = words.pop() if words and (words[-1] in _KINDS or len(words) > 1 or command) else ""
     if kind and kind not in _KINDS:
-        near = nearest(kind, _KINDS)
-        raise WrongUse(f"cannot list {kind!r}; " + (f"did you mean {near}?" if near else f"write {_KINDS_TEXT}"))
+        kinds = f"write {', '.join(_KINDS[:-1])} or {_KINDS[-1]}"
+        raise WrongUse(f"cannot list {kind!r}; {did_you_mean(kind, _KINDS) or kinds}")
     if len(words) > 1 or (words and command):
         raise WrongUse(f"leave out {words[0]!r}: write one TARGET, or a command after --")
     return words[0] if words else None, kind
@@ -126,9 +125,6 @@ async def _request_lists(terminal: Terminal, client: Client, kind: str) -> dict[
     return found
 
 
-# --------------------------------------------------------------------------------------- tables
-
-
 class _Row(NamedTuple):
     """One line of a table. `details` are printed below it with --verbose: a heading, and a text or JSON."""
 
@@ -147,7 +143,7 @@ def _tool_row(tool: Tool) -> _Row:
 
 
 def _arguments_text(schema: Schema) -> str:
-    """The arguments of a tool, such as `bed: string, rows: integer = 1, note?: string`."""
+    # The arguments of a tool, such as `bed: string, rows: integer = 1, note?: string`.
     required, texts = set(schema.required), []
     for name, member in schema.properties.items():
         default = f" = {encode(member.default).decode()}" if member.default is not None else ""
@@ -283,9 +279,8 @@ def read_command(
     server = server_options(target, command, shared)
 
     async def read(terminal: Terminal) -> int:
-        async with open_client(
-            server, extensions=OFFER
-        ) as client:  # so that everything that mcpd list shows can be read
+        # With all extensions, everything that `mcpd list` shows can be read.
+        async with open_client(server, extensions=OFFER) as client:
             try:
                 if as_json:
                     terminal.print_json(await client.request("resources/read", {"uri": uri}))
@@ -319,16 +314,12 @@ def _split_uri(words: list[str], command: tuple[str, ...]) -> tuple[str | None, 
 
 
 def _with_hint(error: RemoteError, uri: str, known: list[str]) -> Exception:
-    """The error for an unknown URI, with the URIs that exist."""
     scheme = uri.partition(":")[0]
     near = nearest(uri, known) or next((each for each in known if each.partition(":")[0] == scheme), "")
     if near and near != uri:
         return WrongUse(f"{printable(error.message)}; did you mean {printable(near)}?")
     hint = f"the resources are {', '.join(known)}" if known else "the server has no resources"
     return RemoteError(error.code, f"{error.message}; {printable(hint, _MOST_NAMED)}", error.data)
-
-
-# --------------------------------------------------------------------------------------- prompt
 
 
 @client_command(
@@ -369,7 +360,7 @@ def prompt_command(
 
 
 async def _arguments(terminal: Terminal, prompt: Prompt, given: Sequence[Given]) -> dict[str, str]:
-    """The arguments of a prompt; asks the user for required ones that are missing. Raises WrongUse."""
+    # The arguments of a prompt; asks the user for required ones that are missing. Raises WrongUse.
     known = {each.name: each for each in prompt.arguments or []}
     arguments = texts_of(given, list(known))
     missing = [name for name, each in known.items() if each.required and name not in arguments]
@@ -389,9 +380,6 @@ async def _arguments(terminal: Terminal, prompt: Prompt, given: Sequence[Given])
                 raise WrongUse(error_text)
             arguments[name] = text
     return arguments
-
-
-# ------------------------------------------------------------------------------------- complete
 
 
 @client_command(
@@ -434,8 +422,8 @@ def complete_command(
 def _split_kind(words: list[str], command: tuple[str, ...]) -> tuple[str | None, list[str]]:
     target = None if command or (words and words[0] in _REFERENCES) else (words.pop(0) if words else None)
     if words and words[0] not in _REFERENCES:
-        near = nearest(words[0], _REFERENCES)
-        raise WrongUse(f"{words[0]!r}: " + (f"did you mean {near}?" if near else "write prompt or resource before it"))
+        advice = did_you_mean(words[0], _REFERENCES) or "write prompt or resource before it"
+        raise WrongUse(f"{words[0]!r}: {advice}")
     if not 3 <= len(words) <= 4:
         raise WrongUse("write mcpd complete TARGET prompt NAME ARGUMENT VALUE, or resource instead of prompt")
     return target, words

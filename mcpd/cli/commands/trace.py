@@ -77,12 +77,6 @@ class _Trace(click.Group):
 
         return super().parse_args(ctx, args)
 
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        return ["show"]
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        return _show_command if cmd_name == "show" else None
-
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
@@ -145,9 +139,6 @@ def _print(text: str) -> None:
         pass
 
 
-# ------------------------------------------------------------------------------------ trace show
-
-
 @click.command(
     "show",
     help=_SHOW_HELP,
@@ -207,7 +198,10 @@ def _show_command(
         raise ConfigurationError(f"{printable(path, 1000)} {what}; {writers}")
     if reader.unreadable:
         text = f"{reader.unreadable} lines of {path} are not records of a trace"
-        note(f"{printable(text, 1000)}")
+        note(printable(text, 1000))
+
+
+trace_command.add_command(_show_command)
 
 
 def _path(file: str | None) -> Path:
@@ -217,7 +211,7 @@ def _path(file: str | None) -> Path:
     if path is None:
         folder = printable(default_folder(), 1000)
         raise ConfigurationError(f"no trace in {folder}; record one with mcpd trace -- COMMAND, or name a file")
-    note(f"{printable(path, 1000)}")
+    note(printable(path, 1000))
     return path
 
 
@@ -235,7 +229,6 @@ class _Printer:
         self._is_json = is_json
 
     def print(self, entry: Entry) -> None:
-        """Print an entry."""
         if self._is_json:
             self._put(as_json(entry))
             return
@@ -243,7 +236,6 @@ class _Printer:
         self._put(as_line(entry, self._most), colour)
 
     def print_unanswered(self, missing: list[Entry]) -> None:
-        """Print requests without an answer."""
         last = missing[-1].at
         for entry in missing:
             who = "the server" if entry.source == "host" else "the host"

@@ -32,10 +32,8 @@ _READ_BYTES = 65536
 _STDERR_KEPT = 4096
 _LINES = 12
 
-
 # The variables that hosts built on the official libraries pass to a server, beside the variables of its entry.
 PASSED_VARIABLES = ("HOME", "LOGNAME", "PATH", "SHELL", "TERM", "USER")
-
 
 _EXPLAINS = re.compile(
     r"error|exception|cannot|can't|could not|failed|fatal|denied|refused|not found|no such|unable|required|missing"
@@ -245,6 +243,7 @@ class Dialogue:
         members = dict(params or {})
         if self.envelope is not None:
             members = modern_params(self.envelope, params, self.capabilities)
+
         message = {"jsonrpc": "2.0", "id": self._last_id, "method": method}
         if members:
             message["params"] = members
@@ -270,7 +269,8 @@ class Dialogue:
         """
         initialized = await self.request("initialize", initialize_params(WITH_HANDSHAKE, capabilities))
         if initialized.result is not None:
-            await self.notify("notifications/initialized")
+            # Spec: 2025-11-25 basic/lifecycle: the server waits for it before it sends requests of its own.
+            self._send(encode({"jsonrpc": "2.0", "method": "notifications/initialized"}))
             return initialized
         self.envelope, self.capabilities = WITHOUT_HANDSHAKE, capabilities
         discovered = await self.request("server/discover")
@@ -295,10 +295,6 @@ class Dialogue:
             "does it need an option to speak MCP on stdin and stdout (such as stdio), or does it wait for "
             "a download, a login or a database? Give it longer with --timeout"
         )
-
-    async def notify(self, method: str) -> None:
-        """Send a notification."""
-        self._send(encode({"jsonrpc": "2.0", "method": method}))
 
     async def _write_and_watch(self, line: bytes) -> None:
         self._send(line)
@@ -325,6 +321,7 @@ class Dialogue:
             message = decode(line)
         except (DecodeError, UnicodeDecodeError, RecursionError):
             message = None
+        # Only 2025-03-26 has batches, but a server may send one in any version.
         for each in message if isinstance(message, list) and message else [message]:
             if isinstance(each, dict) and ("method" in each or "result" in each or "error" in each):
                 self._take_message(each, len(line))
@@ -341,6 +338,7 @@ class Dialogue:
             if "id" in message:
                 self.asked.append(str(message["method"])[:100])
                 answer: dict[str, Any] = {"error": {"code": -32601, "message": "mcpd doctor answers no requests"}}
+                # Spec: 2025-11-25 basic/utilities/ping: a ping is always answered, and promptly.
                 if message["method"] == "ping":
                     answer = {"result": {}}
                 self._send(encode({"jsonrpc": "2.0", "id": message["id"], **answer}))
@@ -351,8 +349,6 @@ class Dialogue:
 
 
 class EntryList(Struct):
-    """All entries of a list."""
-
     entries: list[Any]
     pages: int
     # How long all pages took together.

@@ -54,15 +54,13 @@ async def judge_refusal(web: Web, reply: Reply, report: Report) -> bool:
     try:
         found = await run(discover(url, challenge_of(challenges), lookups=lookups), Network(url))
     except AuthorizationFailed as error:
-        is_of_resource = not any(lookup.is_good for lookup in lookups)
+        failed = [lookup for lookup in lookups if not lookup.is_good]
         text = str(error)
         # A faulty document explains more than a place without one.
-        for lookup in sorted((each for each in lookups if not each.is_good), key=lambda each: each.result.isdigit())[
-            :1
-        ]:
+        for lookup in sorted(failed, key=lambda each: each.result.isdigit())[:1]:
             text = f"{lookup.what} at {printable(lookup.url, 300)}: {printable(lookup.result, 300)}"
         advice = "hosts stop there, and so does mcpd login: fix that first"
-        report.fail("sign-in" if is_of_resource else "login", text, advice, looked=_members(lookups))
+        report.fail("sign-in" if len(failed) == len(lookups) else "login", text, advice, looked=_members(lookups))
         return False
 
     issuer = printable(found.server.issuer, 200)
@@ -83,7 +81,7 @@ async def judge_refusal(web: Web, reply: Reply, report: Report) -> bool:
 
 
 def _fault_of(found: Discovery) -> tuple[str, str]:
-    """What a login lacks at the authorization server that was found, and what to do; "" for nothing."""
+    # What a login lacks at the authorization server that was found, and what to do; "" for nothing.
     server, metadata = found.server, found.metadata
     issuer = printable(server.issuer, 200)
     if server.authorization_endpoint is None:
@@ -146,6 +144,7 @@ async def find_endpoint(web: Web, report: Report) -> Endpoint | None:
     if "protocolVersion" in (reply.opening or {}):
         _report_endpoint(web, reply, report)
         return Endpoint(web, reply)
+    # A server that needs a token refuses a request before it reads the message.
     if reply.status == 401:
         return Endpoint(web, reply)
     modern = await _greet(web, WITHOUT_HANDSHAKE)
@@ -222,7 +221,7 @@ def _advice(reply: Reply, tried: str, has_token: bool) -> str:
 
 
 async def _has_old_transport(web: Web, url: str) -> bool:
-    """Return whether GET opens a stream that begins with the event `endpoint`."""
+    # Return whether GET opens a stream that begins with the event `endpoint`.
     fields = {"Accept": "text/event-stream"}
     try:
         reply = await web.ask("GET", fields, url=url, until=lambda data: b"\n\n" in data.replace(b"\r", b""))
@@ -320,6 +319,7 @@ async def try_streams(endpoint: Endpoint, report: Report) -> None:
     web.timeout = min(patience, _SECONDS)
     began = time.monotonic()
     try:
+        # Up to 2025-11-25 a GET opens the stream, from 2026-07-28 on the request `subscriptions/listen`.
         if has_handshake(endpoint.version):
             fields = {"Accept": "text/event-stream", "MCP-Protocol-Version": endpoint.version}
             if endpoint.session is not None:
@@ -381,7 +381,6 @@ async def try_http(target: UrlTarget, report: Report, timeout: float) -> None:
 
 
 async def _try_without_token(web: Web, version: str, report: Report) -> None:
-    """Check whether the server needs the token that was given."""
     if not web.has_token:
         report.ok("token", "not needed")
         return

@@ -124,7 +124,7 @@ def _judge_tools(tools: list[Any], report: Report, *, any_output: bool) -> None:
 
 
 async def _call(peer: Peer, tools: list[Any], report: Report) -> None:
-    """Call a tool that is marked as read-only and needs no arguments."""
+    # Call a tool that is marked as read-only and needs no arguments.
     tool = next((tool for tool in tools if _is_harmless(tool)), None)
     if tool is None:
         report.skip("call", "no tool without required arguments is marked as read-only (annotations.readOnlyHint)")
@@ -159,6 +159,7 @@ def _is_harmless(tool: Any) -> bool:
     if not isinstance(tool, dict) or not isinstance(tool.get("name"), str):
         return False
     hints, schema = tool.get("annotations"), tool.get("inputSchema")
+    # Without the hint, a tool may change something: it is false by default.
     is_read_only = isinstance(hints, dict) and hints.get("readOnlyHint") is True
     return is_read_only and isinstance(schema, dict) and not schema.get("required")
 

@@ -29,7 +29,8 @@ from .dialogue import (
 from .offers import examine_offers, report_extensions, report_identity
 from .report import Report
 
-_SCRIPTS = (".py", ".js", ".mjs", ".cjs", ".ts", ".rb", ".sh", ".jar", ".php")
+# The endings of scripts, which hosts start with an interpreter.
+SCRIPTS = (".py", ".js", ".mjs", ".cjs", ".ts", ".rb", ".sh", ".jar", ".php")
 _FOLDERS = ("~/.local/bin", "~/bin", "~/.cargo/bin", "~/.bun/bin", "~/.deno/bin", "/usr/local/bin", "/opt/homebrew/bin")
 _CORRECT = "correct the path; in a host's configuration write the absolute path"
 
@@ -66,7 +67,7 @@ def _find_file(program: str, cwd: str | None, report: Report) -> str | None:
     elif os.path.isdir(path):
         report.fail("found", f"{path} is a folder", "name the program in it")
     elif not os.access(path, os.X_OK):
-        how = "chmod +x " + path if not path.endswith(_SCRIPTS) else f"name its interpreter first, as in python {path}"
+        how = "chmod +x " + path if not path.endswith(SCRIPTS) else f"name its interpreter first, as in python {path}"
         report.fail("found", f"{path} is not executable", how)
     else:
         return os.path.abspath(path)
@@ -127,11 +128,11 @@ def _has_interpreter(path: str, search: str, report: Report) -> bool:
 
 
 def _has_script(target: CommandTarget, report: Report) -> bool:
-    """Return whether the script for an interpreter exists: the first word that looks like a file."""
+    # Return whether the script for an interpreter exists: the first word that looks like a file.
     for word in target.command[1:]:
         if word in ("-m", "-c", "-e", "--", "run", "exec", "x", "dlx"):
             return True  # not a file, or another program's
-        if word.startswith("-") or not word.endswith(_SCRIPTS):
+        if word.startswith("-") or not word.endswith(SCRIPTS):
             continue
         path = os.path.join(target.cwd or "", word)
         if not os.path.exists(path):
@@ -343,7 +344,7 @@ def _judge_versions(outcomes: dict[str, str], report: Report) -> None:
 
 
 async def _try_version(target: CommandTarget, version: str, timeout: float) -> tuple[str, Any]:
-    """Return why the server refuses a version, empty if it does not, and the capabilities that it declares in it."""
+    # Return why the server refuses a version, empty if it does not, and the capabilities that it declares in it.
     dialogue = Dialogue(timeout)
     greets = has_handshake(version)
     if not greets:

@@ -111,7 +111,7 @@ async def _resolve(host: str, port: int, report: Report) -> list[str]:
 
 
 async def _connect(host: str, port: int, addresses: list[str], report: Report) -> bool:
-    """Return whether any of the addresses accepts a connection, and report those that do not."""
+    # Return whether any of the addresses accepts a connection, and report those that do not.
     failures: dict[str, str] = {}
     worked = ""
     seconds = 0.0
@@ -132,14 +132,14 @@ async def _connect(host: str, port: int, addresses: list[str], report: Report) -
         with suppress(OSError):
             await writer.wait_closed()
 
-    told = ", ".join(f"{address} {why}" for address, why in failures.items())
+    reasons = ", ".join(f"{address} {why}" for address, why in failures.items())
     if not worked:
         advice = "is the server running, on this port? Does a firewall let you through?"
-        report.fail("connection (TCP)", f"no connection to port {port}: {told}", advice)
+        report.fail("connection (TCP)", f"no connection to port {port}: {reasons}", advice)
         return False
     if failures:
         advice = f"also listen there, or give hosts the address {worked}: some try only one"
-        report.warn("connection (TCP)", f"{worked} answers, {told}", advice, seconds=seconds)
+        report.warn("connection (TCP)", f"{worked} answers, {reasons}", advice, seconds=seconds)
     else:
         report.ok("connection (TCP)", f"port {port} of {printable(host)} answers", seconds=seconds)
     return True
@@ -151,6 +151,7 @@ async def _secure(target: UrlTarget, url: SplitResult, host: str, port: int, rep
     except (OSError, ssl.SSLError) as error:
         report.fail("certificate (TLS)", f"{target.ca_file}: {error}", "name a PEM file with certificates")
         return False
+
     began = time.monotonic()
     try:
         async with asyncio.timeout(_SECONDS):
@@ -192,7 +193,7 @@ def _judge_certificate(found: dict[str, object], version: str, seconds: float, r
 
 
 def _advice_on(error: ssl.SSLCertVerificationError) -> str:
-    """Return the advice for a certificate, by OpenSSL's error number."""
+    # Return the advice for a certificate, by OpenSSL's error number.
     advice = {
         9: "it is not valid yet: are the clocks of the server and of this machine right?",
         10: "renew it",

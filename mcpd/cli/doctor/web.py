@@ -25,8 +25,6 @@ _BOTH = "application/json, text/event-stream"
 
 
 class Reply(Struct, frozen=True):
-    """A response."""
-
     status: int
     # With lower-case names.
     headers: dict[str, str]

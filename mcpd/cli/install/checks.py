@@ -19,6 +19,7 @@ from typing import Any, Literal, TypeAlias
 
 from msgspec import Struct, field
 
+from mcpd.cli.doctor.program import SCRIPTS
 from mcpd.cli.doctor.report import Report
 from mcpd.client.targets.configurations import (
     Variables,
@@ -55,7 +56,6 @@ from .launch import (
 )
 
 _KEYS = ("mcpServers", "servers", "context_servers", "mcp_servers", "mcp", "extensions")
-_SCRIPTS = (".py", ".js", ".mjs", ".cjs", ".ts", ".rb", ".sh", ".jar", ".php")
 # Hosts that are known to read nothing of such a file.
 _STRICT = frozenset(("claude-desktop", "claude-code", "xcode-claude"))
 
@@ -138,7 +138,6 @@ def _repeated_keys(text: str) -> list[str]:
 
 
 def entry_findings(host: Host, entry: Any) -> Iterator[Finding]:
-    """Yield the faults of one entry."""
     if not isinstance(entry, dict):
         yield Finding("it is not an object", "write an object with a command or a url, or remove it")
         return
@@ -152,9 +151,6 @@ def entry_findings(host: Host, entry: Any) -> Iterator[Finding]:
         yield Finding("it has neither a command nor a url", "add one of them, or remove the entry")
 
     yield from _of_variables(host, entry)
-
-
-# ------------------------------------------------------------------------------------------- members
 
 
 def _wrong_members(
@@ -189,7 +185,7 @@ def _of_command(host: Host, entry: Mapping[str, Any], expected: Mapping[str, Any
         if word == "~" or word.startswith("~/"):
             advice = f"write {printable(os.path.expanduser(word), 300)}"
             yield Finding(f"{printable(word, 200)}: hosts do not replace ~, because they use no shell", advice)
-    script = next((word for word in words[1:] if word.endswith(_SCRIPTS) and not word.startswith("-")), "")
+    script = next((word for word in words[1:] if word.endswith(SCRIPTS) and not word.startswith("-")), "")
     # Names of npm packages look similar, but have a version or a scope.
     if script and not entry.get("cwd") and _is_relative(script) and "@" not in script and "://" not in script:
         yield _relative(script)
@@ -503,9 +499,6 @@ async def _try_full_environment(
     checked.findings.append(Finding(text, f"add {shown} to its `{where}`"))
 
 
-# ------------------------------------------------------------------------------------------- entries
-
-
 def _find_duplicates(host: Host, entries: Mapping[str, Any], checked: CheckedFile) -> None:
     first: dict[object, str] = {}
     for server in checked.servers:
@@ -523,7 +516,7 @@ def _find_duplicates(host: Host, entries: Mapping[str, Any], checked: CheckedFil
 
 
 def _is_stale(target: CommandTarget) -> bool:
-    """Whether it starts mcpd, but the program or the served file does not exist."""
+    # Whether it starts mcpd, but the program or the served file does not exist.
     words = target.command
     if "serve" not in words[1:]:
         return False

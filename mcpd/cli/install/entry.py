@@ -339,7 +339,7 @@ def _is_installed(module: str) -> bool:
 
 
 def _with_absolute_paths(args: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The words with absolute paths for existing files, and warnings about the changes."""
+    # The words with absolute paths for existing files, and warnings about the changes.
     # A word without a dot or a slash is more likely an argument than a file.
     found, warnings = [], []
     for word in args:
@@ -352,7 +352,7 @@ def _with_absolute_paths(args: Sequence[str]) -> tuple[tuple[str, ...], tuple[st
 
 
 def _program(word: str, cwd: str | None) -> str:
-    """The absolute path of a program. Raises ConfigurationError if it does not exist."""
+    # The absolute path of a program. Raises ConfigurationError if it does not exist.
     word = os.path.expanduser(word)
     found = shutil.which(os.path.join(cwd or os.getcwd(), word) if os.path.dirname(word) else word)
     if found is None:
@@ -448,7 +448,7 @@ _URLS: dict[str, _Shape] = {
 
 
 def _with(made: dict[str, Any], **more: Any) -> dict[str, Any]:
-    """Add the members of `more` that are not empty."""
+    # Add the members of `more` that are not empty.
     return {**made, **{key: value for key, value in more.items() if value}}
 
 
@@ -484,7 +484,6 @@ def describe_entry(entry: Any) -> str:
 
 
 def texts_in(value: Any) -> list[str]:
-    """Return all strings in a value."""
     if isinstance(value, dict):
         return [text for each in value.values() for text in texts_in(each)]
     if isinstance(value, list):
@@ -493,7 +492,7 @@ def texts_in(value: Any) -> list[str]:
 
 
 def _served(words: list[str]) -> list[str] | None:
-    """The words behind `mcpd serve --stdio`; None for another command."""
+    # The words behind `mcpd serve --stdio`; None for another command.
     for at in range(len(words) - 2):
         name = os.path.basename(words[at].replace("\\", "/")).lower().removesuffix(".exe")
         if name == "mcpd" and words[at + 1 : at + 3] == ["serve", "--stdio"]:

@@ -31,8 +31,6 @@ _NEW_MODE = 0o600
 
 
 class Content(Struct, frozen=True):
-    """The content of a file."""
-
     # The path as it was given; `target` is the file that it leads to.
     path: str
     target: str

@@ -76,7 +76,7 @@ def is_here(host: Host, path: str, environment: Mapping[str, str] = os.environ) 
     return bool(host.program) and shutil.which(host.program, path=environment.get("PATH")) is not None
 
 
-def with_other_versions(host: Host, environment: Mapping[str, str] = os.environ) -> list[Host]:
+def with_other_versions(host: Host) -> list[Host]:
     """Return the host, and the host of another name that is the same program in another version, if both have a folder.
 
     It is then not known which of the two files is read.
@@ -85,12 +85,12 @@ def with_other_versions(host: Host, environment: Mapping[str, str] = os.environ)
     if twin is None:
         return [host]
     both = [host, twin]
-    return both if all(has_folder(each, environment) for each in both) else [host]
+    return both if all(map(has_folder, both)) else [host]
 
 
-def has_folder(host: Host, environment: Mapping[str, str] = os.environ) -> bool:
+def has_folder(host: Host) -> bool:
     """Return whether the folder of its user's file exists."""
-    return any(os.path.isdir(os.path.dirname(path)) for path in places(host, environment, system()))
+    return any(os.path.isdir(os.path.dirname(path)) for path in places(host, os.environ, system()))
 
 
 def found_hosts(environment: Mapping[str, str] = os.environ) -> list[Found]:

@@ -184,6 +184,7 @@ async def verify_target(
     """
     if isinstance(target, UrlTarget):
         return await _verify_url(target, timeout, with_texts)
+
     variables = passed_variables(host, environment, names=env_vars) | (target.env or {})
     folder = _working_folder(target.cwd, project)
     report = Report()
@@ -257,11 +258,8 @@ async def _verify_url(target: UrlTarget, timeout: float, with_texts: bool) -> Ve
     return Verdict(works=True, offers=offers, seconds=seconds, is_reached=True)
 
 
-# ------------------------------------------------------------------------------------------- lists
-
-
 async def _read_offers(peer: Peer, opening: dict[str, Any], version: str | None, with_texts: bool) -> Offers:
-    """Read all lists that the server declares. Raises NoAnswer."""
+    # Read all lists that the server declares. Raises NoAnswer.
     info = server_info(opening)
     lists: dict[str, tuple[dict[str, Any], ...]] = {}
     for capability, method, member, _ in LISTS:
@@ -319,9 +317,6 @@ def _objects(value: Any) -> tuple[dict[str, Any], ...]:
 
 def _text(value: Any) -> str:
     return value if isinstance(value, str) else ""
-
-
-# ------------------------------------------------------------------------------------------- messages
 
 
 def _shown(how: str, offers: Offers, seconds: float) -> list[str]:

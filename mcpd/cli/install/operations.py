@@ -86,11 +86,6 @@ class Plan(Struct, frozen=True):
             return True
 
 
-def holds_secrets(entry: Mapping[str, Any]) -> bool:
-    """Return whether an entry holds secrets."""
-    return bool(_secrets([entry])) or any(mask_text(text) != text for text in texts_in(entry))
-
-
 def entries_of(host: Host, content: Content) -> dict[str, Any]:
     """Return all servers in a host's file, by name. Raises ConfigurationError for a file that cannot be read."""
     try:
@@ -261,8 +256,6 @@ _WITH = {"cline": "cline-legacy"}
 
 
 class AppliedChange(Struct, frozen=True):
-    """A change that was made."""
-
     path: str
     # The copy of the previous file; "" if there was none.
     backup: str = ""
@@ -330,16 +323,18 @@ def notes(plan: Plan, entry: Entry, *, project: str | None) -> Iterator[str]:
 
 def secret_warnings(plan: Plan) -> Iterator[str]:
     """Yield warnings about a file with secrets that was written."""
-    if sys.platform == "win32" or plan.change == "removed" or not holds_secrets(plan.entry):
+    holds_secrets = bool(_secrets([plan.entry])) or any(mask_text(text) != text for text in texts_in(plan.entry))
+    if sys.platform == "win32" or plan.change == "removed" or not holds_secrets:
         return
+
     path = plan.before.target
     try:
         mode = stat.S_IMODE(os.stat(path).st_mode)
     except OSError:
         return
     if mode & 0o077:
-        who = f"other users of this machine may read it (mode {mode:o})"
-        yield f"{path} now holds secrets, and {who}: chmod 600 {quote(path)}"
+        readers = f"other users of this machine may read it (mode {mode:o})"
+        yield f"{path} now holds secrets, and {readers}: chmod 600 {quote(path)}"
 
 
 # Seconds for which a new entry is watched in the file of a running host that may overwrite it.
@@ -506,7 +501,7 @@ def _existing_names(host: Host, made: NamedEntry, content: Content) -> list[str]
 
 
 async def _watch_entry(plan: Plan) -> None:
-    """Watch whether a running host overwrites the entry. Raises ConfigurationError if it does."""
+    # Watch whether a running host overwrites the entry. Raises ConfigurationError if it does.
     process = running(plan.host)
     until = time.monotonic() + _STAYS_SECONDS
 

@@ -19,7 +19,7 @@ from msgspec.json import decode, encode
 from mcpd.protocol.jsonrpc import MALFORMED
 from mcpd.protocol.printable import printable
 from mcpd.protocol.schemas import is_local, target_of
-from .words import WrongUse, nearest, no_such
+from .words import WrongUse, did_you_mean, nearest, no_such
 
 _MOST_CHOICES = 5
 _DEEPEST = 8
@@ -234,6 +234,7 @@ def read_words(words: Sequence[str]) -> list[Given]:
             continue
         path = word.removeprefix("@")
         is_object = word.startswith("{")
+        # Words of a command line need not be UTF-8; they are passed on as they are, for the decoder to judge.
         data = word.encode(errors="surrogateescape") if is_object else _read_file(path)
         what = "the argument" if is_object else "stdin" if path == "-" else path
         found = _json(data, f"{what}: ", _QUOTES)
@@ -279,7 +280,7 @@ def _json(data: bytes, what: str, advice: str) -> Any:
 
 
 def _mistake(data: bytes) -> str:
-    """The first mistake in a JSON text, and its place; "" if Python's decoder accepts the text."""
+    # The first mistake in a JSON text, and its place; "" if Python's decoder accepts the text.
     import json
 
     try:
@@ -292,9 +293,6 @@ def _mistake(data: bytes) -> str:
     except UnicodeDecodeError:
         return "it is not UTF-8"
     return ""
-
-
-# ------------------------------------------------------------------------------------- by the schema
 
 
 def arguments_of(given: Sequence[Given], schema: Schema) -> dict[str, Any]:
@@ -323,7 +321,7 @@ def arguments_of(given: Sequence[Given], schema: Schema) -> dict[str, Any]:
 
 
 def _find(name: str, schema: Schema) -> tuple[tuple[str, ...], Schema | None]:
-    """The path to a value, and its schema if it is known. The name of a property may contain dots itself."""
+    # The path to a value, and its schema if it is known. The name of a property may contain dots itself.
     path: list[str] = []
     kind: Schema | None = schema
     rest = name
@@ -343,6 +341,7 @@ def _find(name: str, schema: Schema) -> tuple[tuple[str, ...], Schema | None]:
 
 def _check_name(name: str, inside: str, schema: Schema) -> None:
     known = schema.properties
+    # An open schema allows any name, but one that is nearly the name of a property is more likely a mistake.
     if name not in known and (schema.is_closed or nearest(name, known)):
         raise no_such("argument", name, known, inside)
 
@@ -386,8 +385,7 @@ def read_text(text: str, kind: Schema | None, name: str) -> Any:
     types = kind.types
     if kind.choices and not (_is_array(kind) and text[:1] == "["):
         choices = [plain(choice.value) for choice in kind.choices]
-        near = nearest(text, choices)
-        hint = f"did you mean {near}?" if near else f"write one of {', '.join(choices[:20])}"
+        hint = did_you_mean(text, choices) or f"write one of {', '.join(choices[:20])}"
         raise WrongUse(f"{name}: {printable(text, 60)!r} is not allowed; {printable(hint, 500)}")
     if not types:
         return _anything(text)
@@ -411,7 +409,7 @@ def _check(value: Any, kind: Schema, text: str, name: str) -> None:
     # Check the most common limits; the server checks all others. Raises WrongUse.
     if isinstance(value, str):
         size, least, most = float(len(value)), "minLength", "maxLength"
-    elif isinstance(value, (int, float)) and not isinstance(value, bool):
+    elif _is_number(value):
         size, least, most = float(value), "minimum", "maximum"
     else:
         return

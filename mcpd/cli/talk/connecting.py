@@ -80,6 +80,7 @@ async def open_client(
         version=server.version,
         timeout=server.timeout,
     )
+
     gc.enable()
     gc.freeze()  # the modules live until the end: do not scan them for garbage
     async with client:
@@ -110,6 +111,7 @@ def resolve_target(server: ServerOptions) -> CommandTarget | UrlTarget:
         from mcpd.auth.settings import secret_in
 
         token = secret_in(server.token_file, "--token-file")
+        # A line end would begin another header.
         if not token.isascii() or not token.isprintable():
             raise ConfigurationError(f"--token-file {server.token_file}: write one line of ASCII, the token, into it")
         headers["Authorization"] = f"Bearer {token}"
@@ -117,7 +119,7 @@ def resolve_target(server: ServerOptions) -> CommandTarget | UrlTarget:
 
 
 def _target_here() -> CommandTarget:
-    """The server folder that the current folder is in, or the demo server. Raises ConfigurationError."""
+    # The server folder that the current folder is in, or the demo server. Raises ConfigurationError.
     from mcpd.sources.lookup import folder_here
 
     place = folder_here()

@@ -69,11 +69,9 @@ class Questions:
         self._declined: set[str] = set()
 
     def callbacks(self) -> Callbacks:
-        """The callbacks for the client."""
         return Callbacks(elicit_form=self.form, elicit_url=self.url, sample=self.sample, log=self.log)
 
     def log(self, params: LogMessageParams) -> None:
-        """Show a log message of the server."""
         if LOG_LEVELS.index(params.level) >= self._least:
             self._terminal.note(log_line(params), "dim")
 
@@ -217,9 +215,6 @@ def _text_of(content: Any) -> str:
     return " ".join(getattr(block, "text", None) or f"[{getattr(block, 'type', 'content')}]" for block in blocks)
 
 
-# ------------------------------------------------------------------------------ values by a schema
-
-
 class InputCancelled(Exception):
     """The user ended the input (Ctrl-D) instead of answering."""
 
@@ -263,7 +258,7 @@ async def _ask(terminal: Terminal, name: str, schema: Schema, *, is_required: bo
 
 
 def _introduce(terminal: Terminal, name: str, schema: Schema, choices: list[Choice], *, is_required: bool) -> str:
-    """Print the description and the choices of a value, and return the prompt."""
+    # Print the description and the choices of a value, and return the prompt.
     if schema.description:
         terminal.note(printable(schema.description, _MOST_OF_A_DESCRIPTION))
     if choices:

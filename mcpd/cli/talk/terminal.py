@@ -64,7 +64,6 @@ def can_print(text: str) -> bool:
 
 
 def arrow() -> str:
-    """An arrow before an advice."""
     return "→" if can_print("→") else "->"
 
 
@@ -102,12 +101,9 @@ class Terminal:
         """The number of columns; 0 if stdout is not a terminal."""
         return get_terminal_size().columns if self.out_is_terminal else 0
 
-    # ----------------------------------------------------------------------------------- writing
-
     def out(self, text: str) -> None:
         """Print part of the result, with a line end if it has none. On a terminal, escape unprintable characters."""
-        shown = printable_lines(text) if self.out_is_terminal else text
-        self.out_safe(shown)
+        self.out_safe(printable_lines(text) if self.out_is_terminal else text)
 
     def out_safe(self, text: str) -> None:
         """Print part of the result that is known to be safe; it may contain our own colours."""
@@ -116,7 +112,6 @@ class Terminal:
         self._out.flush()
 
     def out_json(self, text: str) -> None:
-        """Print JSON."""
         self.out_safe(escape_json(text) if self.out_is_terminal else text)
 
     def print_json(self, value: Any) -> None:
@@ -154,8 +149,6 @@ class Terminal:
         except OSError:
             pass  # stderr is closed
 
-    # ---------------------------------------------------------------------------------- progress
-
     def progress(self, done: float, total: float | None, message: str | None) -> None:
         """Show the progress of a call: on a terminal as a bar, otherwise as a line now and then."""
         is_last = total is not None and done >= total
@@ -179,7 +172,6 @@ class Terminal:
             self._draw()
 
     def end_bar(self) -> None:
-        """Remove the progress bar."""
         if self._bar:
             self._bar = ""
             self._write_err("\r\x1b[K")
@@ -187,8 +179,6 @@ class Terminal:
     def _draw(self) -> None:
         if self._bar:
             self._write_err(f"\r\x1b[K{self._bar[: get_terminal_size().columns - 1]}")
-
-    # ------------------------------------------------------------------------------------ asking
 
     async def ask(self, prompt: str) -> str | None:
         """Read a line from the user, without its line end; None at the end of input (Ctrl-D)."""
@@ -341,7 +331,7 @@ def _show_link(terminal: Terminal, link: ResourceLink) -> None:
 
 
 def _as_bytes(block: Any) -> tuple[bytes, str | None, str] | None:
-    """The data of a block, its MIME type and its URI; None if the block has no data."""
+    # The data of a block, its MIME type and its URI; None if the block has no data.
     if isinstance(block, (ImageContent, AudioContent)):
         return block.data, block.mime_type, ""
     if isinstance(block, EmbeddedResource) and _member(block.resource, "blob") is not None:
@@ -352,7 +342,7 @@ def _as_bytes(block: Any) -> tuple[bytes, str | None, str] | None:
 
 
 def _member(resource: Any, name: str) -> Any:
-    """A member of a resource's content, which is a struct, or a dict inside a message."""
+    # A member of a resource's content, which is a struct, or a dict inside a message.
     if isinstance(resource, dict):
         return resource.get(name)
     return getattr(resource, {"mimeType": "mime_type"}.get(name, name), None)
@@ -395,9 +385,6 @@ def _read(text: str) -> Any:
         return decode(text.encode())
     except (*MALFORMED, UnicodeEncodeError):
         return text
-
-
-# -------------------------------------------------------------------------------------- images
 
 
 def picture(data: bytes, mime_type: str | None, environment: Mapping[str, str] = os.environ) -> bytes | None:

@@ -89,12 +89,17 @@ def nearest(name: str, known: Iterable[str]) -> str:
     return next((each for each in known if near and each.lower() == near[0].lower()), "")
 
 
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """The question whether a similar name was meant; "" if none is similar."""
+    near = nearest(name, known)
+    return f"did you mean {near}?" if near else ""
+
+
 def no_such(kind: str, name: str, known: Iterable[str], inside: str = "") -> WrongUse:
     """The error for an unknown or missing name of a tool, prompt or argument: with a similar one, or with all."""
     known = list(known)
-    near = nearest(name, known)
     names = f"the {kind}s are {', '.join(known)}" if known else f"there are no {kind}s"
     if not name:
         return WrongUse(f"which {kind}? {printable(names, 500)}")
     shown = printable(f"{inside}.{name}" if inside else name)
-    return WrongUse(f"no {kind} {shown}; {printable(f'did you mean {near}?' if near else names, 500)}")
+    return WrongUse(f"no {kind} {shown}; {printable(did_you_mean(name, known) or names, 500)}")

@@ -132,7 +132,7 @@ class _Pump(threading.Thread):
             self._recorder.record_event("reader gone" if reader_went else "end", **{"from": self._from})
 
     def finish(self, seconds: float, waits_for_reader: Callable[[], bool] = lambda: False) -> None:
-        """Wait for the end of the source, and stop after `seconds` without any."""
+        # Wait for the end of the source, and stop after `seconds` without any.
         # A server ends once the host has read what it wrote. While `waits_for_reader()` is true, so do we.
         left = seconds
         while self.is_alive() and left > 0:
@@ -144,7 +144,7 @@ class _Pump(threading.Thread):
             self.join(seconds)
 
     def _pass_on(self) -> bool:
-        """Pass on bytes, and return whether the reader closed first."""
+        # Pass on bytes, and return whether the reader closed first.
         source, target = self._source, self._target
         poll = select.poll()
         poll.register(source, select.POLLIN)
@@ -255,7 +255,7 @@ def _pumps(child: ChildProcess, recorder: Recorder) -> list[_Pump]:
 
 
 def _duplicated(number: int) -> int:
-    """Duplicate descriptor 0, 1 or 2. The host sees the end when we close the copy."""
+    # Duplicate descriptor 0, 1 or 2. The host sees the end when we close the copy.
     empty = os.open(os.devnull, os.O_RDWR)
     try:
         taken = os.dup(number)

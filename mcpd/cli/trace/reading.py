@@ -102,6 +102,7 @@ class TraceReader:
             return []
         if record.trace is not None:
             return self._run(record, line)
+
         at = self._began + record.t
         if not record.source and not record.event:
             self.unreadable += 1
@@ -222,7 +223,7 @@ def read_lines(path: Path, is_over: Callable[[], bool] | None = None) -> Iterato
 
 
 def _is_another(path: Path, descriptor: int) -> bool:
-    """Whether another file has this name by now."""
+    # Whether another file has this name by now.
     try:
         found = path.stat()
     except OSError:

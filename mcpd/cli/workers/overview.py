@@ -81,8 +81,6 @@ class Overview(Site):
             await self.poll()
             await asyncio.sleep(_POLL_SECONDS)
 
-    # -- metrics -----------------------------------------------------------------------------
-
     async def poll(self) -> None:
         """Poll each worker for its metrics and status."""
         workers = list(self._workers())
@@ -177,6 +175,7 @@ class Overview(Site):
         is_stuck = any(status.state == "stuck" for status in each) or any(map(_is_stuck, workers))
         state: Literal["starting", "ready", "stopping", "stuck"]
         state = "stopping" if self.is_stopping else "stuck" if is_stuck else "ready" if self.is_serving else "starting"
+
         return Status(
             pid=os.getpid(),
             mcpd=__version__,

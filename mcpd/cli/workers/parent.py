@@ -203,8 +203,6 @@ class _Parent:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    # -- the start ---------------------------------------------------------------------------
-
     async def _begin(self) -> int | None:
         # Start all workers. Returns None once they serve or all are to stop; otherwise the exit code of the command.
         # The first one starts alone: every worker would report the same errors of the target or the options.
@@ -235,7 +233,7 @@ class _Parent:
         return None
 
     async def _is_ready(self, worker: Worker) -> bool:
-        """Wait until a worker is ready. Returns False if it ended, or if all are to stop."""
+        # Wait until a worker is ready. Returns False if it ended, or if all are to stop.
         stopped = asyncio.ensure_future(self._stopped.wait())
         either: list[asyncio.Future[Any]] = [worker.ready, stopped]
         done, _ = await asyncio.wait(either, timeout=_LONG_START, return_when=asyncio.FIRST_COMPLETED)
@@ -279,8 +277,6 @@ class _Parent:
             worker.signal(signal.SIGTERM)  # all were stopped while it was being started
         self._do(self._watch(worker))
         return worker
-
-    # -- while they serve --------------------------------------------------------------------
 
     async def _watch(self, worker: Worker) -> None:
         code = await worker.wait()
@@ -326,8 +322,6 @@ class _Parent:
 
         self._do(answer())
 
-    # -- reloading ---------------------------------------------------------------------------
-
     def _on_reload(self) -> None:
         if self._is_at_terminal and not os.isatty(2):
             self._on_stop(signal.SIGHUP)  # the terminal is gone, which is what this signal meant
@@ -358,7 +352,7 @@ class _Parent:
                 log.error("Not reloaded: a new worker ended before it was ready; %d of %d are new", done, self._count)
 
     async def _exchange(self, number: int) -> bool:
-        """Replace a worker by one that listens on the same sockets. Returns whether the new one is ready."""
+        # Replace a worker by one that listens on the same sockets. Returns whether the new one is ready.
         before = list(self._workers.get(number, ()))
         try:
             new = await self._start(number)
@@ -372,8 +366,6 @@ class _Parent:
             old.stop(is_exchanged=True)
         await self._ended(before)
         return True
-
-    # -- the end -----------------------------------------------------------------------------
 
     def _on_stop(self, number: int) -> None:
         if self._stopped.is_set():

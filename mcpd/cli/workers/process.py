@@ -50,8 +50,6 @@ class Handover(Struct, frozen=True):
 
 
 class WorkerReport(Struct, frozen=True):
-    """The metrics and status of a worker."""
-
     families: list[Family]
     status: Status | None = None
     # For how many seconds its event loop has been stuck.
@@ -177,8 +175,6 @@ class Worker:
             return self.latest.late
         return max(self.latest.late, time.monotonic() - since)
 
-    # -- frames to the worker ----------------------------------------------------------------
-
     def stop(self, *, is_exchanged: bool = False) -> None:
         """Stop the worker. Its calls may finish; unless a successor takes over (`is_exchanged`), it also serves the
         connections that still wait to be accepted. Only the first call counts.
@@ -217,8 +213,6 @@ class Worker:
     def _send(self, number: int, word: str, body: object) -> None:
         if self._control.transport is not None and self._is_handed_over:
             self._control.transport.write(encode_frame(number, word, body))
-
-    # -- frames from the worker --------------------------------------------------------------
 
     def _on_frame(self, number: int, word: str, body: Any) -> None:
         try:

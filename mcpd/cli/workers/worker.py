@@ -161,8 +161,6 @@ class Parent:
         self.given: Handover = decode_handover(body)
         threading.Thread(target=self._read_frames, name="mcpd-parent", daemon=True).start()
 
-    # -- frames to the parent ----------------------------------------------------------------
-
     def say(self, line: str) -> None:
         """Print a line for people once all workers are ready. Only one worker's lines are printed."""
         if self.given.says:
@@ -179,8 +177,6 @@ class Parent:
         except OSError:
             pass  # the parent is gone, which the thread notices
 
-    # -- the overseer of serving -------------------------------------------------------------
-
     @property
     def is_last_on_sockets(self) -> bool:
         """See `Overseer`. An exchanged worker has a successor on its sockets; a dead one has none yet."""
@@ -196,8 +192,6 @@ class Parent:
     def new_watcher(self, server: object, connections: Callable[[], Iterable[Ending]]) -> WorkerWatching:
         """See `Overseer`."""
         return WorkerWatching(self, server, self._options, connections)
-
-    # -- metrics and status ------------------------------------------------------------------
 
     def attach(self, collect: Callable[[], WorkerReport]) -> None:
         """Set the function that returns this worker's metrics and status. It is called on any thread."""

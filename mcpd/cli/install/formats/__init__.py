@@ -101,9 +101,10 @@ def _checked(format: ModuleType, made: str, wanted: Sequence[dict[str, Any]], pa
 
 
 def _same(a: Any, b: Any) -> bool:
-    """Whether two values are equal, including their types. Order does not matter."""
+    # Whether two values are equal, including their types. Order does not matter.
     if isinstance(a, dict) and isinstance(b, dict):
         return a.keys() == b.keys() and all(_same(a[key], b[key]) for key in a)
     if isinstance(a, list) and isinstance(b, list):
         return len(a) == len(b) and all(map(_same, a, b))
+    # NaN, which TOML and YAML can hold, is not equal to itself.
     return type(a) is type(b) and bool(a == b or (a != a and b != b))

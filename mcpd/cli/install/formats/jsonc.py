@@ -44,7 +44,7 @@ class _Object(Struct):
     members: list[_Member]
 
     def last(self, key: str) -> _Member | None:
-        """Return the member that counts, if several have this key."""
+        # Return the member that counts, if several have this key.
         return next((member for member in reversed(self.members) if member.key == key), None)
 
 
@@ -78,7 +78,9 @@ def put(text: str, keys: Sequence[str], value: Any, *, in_list: bool = False) ->
     if _is_empty(text):
         gap = "" if not text or text.endswith("\n") else line_end(text)
         text = f"{text}{gap}{{}}{line_end(text)}"
-    unit = _unit(text)
+    # The indentation of one level is that of the first member that begins a line.
+    first = re.search(r"\n([ \t]+)\"", text)
+    unit = first[1] if first is not None and len(first[1]) <= 8 else "  "
     found = _object(text, _first(text))
     for depth, key in enumerate(keys):
         member = found.last(key)
@@ -117,9 +119,6 @@ def drop(text: str, keys: Sequence[str]) -> str:
         found = _object(text, member.value)
 
     raise AssertionError("no keys")
-
-
-# ------------------------------------------------------------------------------------- changes
 
 
 def _insert(text: str, found: _Object, key: str, value: Any, unit: str) -> str:
@@ -183,7 +182,7 @@ def _remove(text: str, found: _Object, member: _Member) -> str:
 
 
 def _render(value: Any, indent: str, unit: str, text: str, *, is_flat: bool) -> str:
-    """Format a value as JSON: on one line, or over several lines below `indent` with lists on one line."""
+    # Format a value as JSON: on one line, or over several lines below `indent` with lists on one line.
     if is_flat or not isinstance(value, dict) or not value:
         return json.dumps(value, ensure_ascii=False)
     nl, inner = line_end(text), indent + unit
@@ -192,9 +191,6 @@ def _render(value: Any, indent: str, unit: str, text: str, *, is_flat: bool) -> 
         made = _render(each, inner, unit, text, is_flat=False)
         lines.append(f"{inner}{json.dumps(key, ensure_ascii=False)}: {made}")
     return "{" + nl + f",{nl}".join(lines) + nl + indent + "}"
-
-
-# ---------------------------------------------------------------------------------- the scanner
 
 
 class _Fault(Exception):
@@ -210,7 +206,7 @@ def _first(text: str) -> int:
 
 
 def _tokens(text: str, at: int) -> Iterator[tuple[str, int, int]]:
-    """Yield kind, start and end of all but space and comments. The kind of a mark is the mark."""
+    # Yield kind, start and end of all but space and comments. The kind of a mark is the mark.
     while at < len(text):
         found = _TOKEN.match(text, at)
         if found is None:
@@ -221,7 +217,7 @@ def _tokens(text: str, at: int) -> Iterator[tuple[str, int, int]]:
 
 
 def _object(text: str, start: int) -> _Object:
-    """Scan the object whose brace is at `start`. The insides of its members are skipped."""
+    # Scan the object whose brace is at `start`. The insides of its members are skipped.
     members: list[_Member] = []
     tokens = _tokens(text, start + 1)
     for kind, at, end in tokens:
@@ -264,25 +260,16 @@ def _no_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is not valid JSON")
 
 
-# ----------------------------------------------------------------------------------- style
-
-
 def _is_flat(text: str, found: _Object) -> bool:
-    """Whether new members of an object belong on its line."""
+    # Whether new members of an object belong on its line.
     if found.members:
         return "\n" not in text[found.start : found.end]
     return "\n" not in text.strip() and text.strip() != "{}" and not _COMMENTS.search(text)
 
 
 def _is_empty(text: str) -> bool:
-    """Whether the text is only space and comments."""
+    # Whether the text is only space and comments.
     return _first(text) == len(text)
-
-
-def _unit(text: str) -> str:
-    """The indentation of one level, taken from the first member that begins a line."""
-    found = re.search(r"\n([ \t]+)\"", text)
-    return found[1] if found is not None and len(found[1]) <= 8 else "  "
 
 
 def _line_indent(text: str, at: int) -> str:
@@ -291,7 +278,7 @@ def _line_indent(text: str, at: int) -> str:
 
 
 def _end_of_notes(text: str, at: int) -> int:
-    """The index behind the comments on the rest of this line, if the line ends with them."""
+    # The index behind the comments on the rest of this line, if the line ends with them.
     found = _SPACE_OF_LINE.match(text, at)
     assert found is not None
     end = found.end()

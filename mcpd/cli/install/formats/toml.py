@@ -79,9 +79,6 @@ def drop(text: str, keys: Sequence[str]) -> str:
     return text
 
 
-# ------------------------------------------------------------------------------------- changes
-
-
 def _replace(text: str, ours: list[_Statement], path: tuple[str, ...], value: Any) -> str:
     if ours[0].kind == "pair" and ours[0].path == path:
         return text[: ours[0].value] + toml_value(value) + text[ours[0].value_end :]
@@ -103,7 +100,7 @@ def _put_inline(text: str, statement: _Statement, path: tuple[str, ...], value: 
 
 
 def _put_member(text: str, path: tuple[str, ...], value: Any) -> str:
-    """Put a new pair behind the last one of its table."""
+    # Put a new pair behind the last one of its table.
     last: _Statement | None = None
     for statement in _statements(text):
         if statement.kind == "table" and statement.path == path[:-1]:
@@ -149,11 +146,8 @@ def _without(text: str, statements: list[_Statement], first: int, last: int) -> 
     return head + text[end:]
 
 
-# ---------------------------------------------------------------------------------- the scanner
-
-
 def _statements(text: str) -> list[_Statement]:
-    """Split a text that tomllib can read into statements."""
+    # Split a text that tomllib can read into statements.
     found: list[_Statement] = []
     table: tuple[str, ...] = ()
     at = 0
@@ -178,7 +172,7 @@ def _statements(text: str) -> list[_Statement]:
 
 
 def _end_of_value(text: str, at: int) -> tuple[int, int]:
-    """Return the index behind a value, and the index behind its line."""
+    # Return the index behind a value, and the index behind its line.
     depth = 0
     for piece in _PIECE.finditer(text, at):
         sign = piece[0]
@@ -190,7 +184,7 @@ def _end_of_value(text: str, at: int) -> tuple[int, int]:
 
 
 def _path(found: Any) -> tuple[str, ...]:
-    """The keys that lead to the innermost value."""
+    # The keys that lead to the innermost value.
     keys: list[str] = []
     while isinstance(found, (dict, list)) and found:
         if isinstance(found, list):
@@ -201,11 +195,7 @@ def _path(found: Any) -> tuple[str, ...]:
     return (*keys,)
 
 
-# -------------------------------------------------------------------------------------- values
-
-
 def toml_key(name: str) -> str:
-    """Return a name as a key."""
     return name if _BARE.fullmatch(name) else toml_value(name)
 
 

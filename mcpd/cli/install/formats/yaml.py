@@ -87,11 +87,8 @@ def drop(text: str, keys: Sequence[str]) -> str:
     raise AssertionError("no keys")
 
 
-# ------------------------------------------------------------------------------------- changes
-
-
 def _insert(text: str, node: Any, key: str, value: Any, parent_is_flow: bool) -> str:
-    """Insert a new last member of a mapping that has others, or of one in braces."""
+    # Insert a new last member of a mapping that has others, or of one in braces.
     if node.flow_style:
         closing = _content_end(text, node) - 1
         at = _content_end(text, node.value[-1][1]) if node.value else closing
@@ -119,7 +116,6 @@ def _set(text: str, node: Any, pair: Any, key: str, value: Any) -> str:
 
 
 def _put_in_place(text: str, node: Any, value: Any) -> str:
-    """Replace an object of a list."""
     start = node.start_mark
     lines = [json.dumps(value, ensure_ascii=False)] if node.flow_style else _lines(value, start.column)
     lines[0] = lines[0].lstrip(" ")
@@ -140,6 +136,7 @@ def _remove(text: str, node: Any, found: Any, owner: Any) -> str:
         before = node.value[at - 1]
         return text[: _content_end(text, before) if is_list else _pair_end(text, before)] + text[end:]
 
+    # Whole lines go, with the comment behind the member.
     line_start = text.rfind("\n", 0, start) + 1
     line_stop = text.find("\n", end) + 1 or len(text)
     head = text[:line_start]
@@ -152,7 +149,7 @@ def _remove(text: str, node: Any, found: Any, owner: Any) -> str:
 
 
 def _below(text: str, at: int, lines: list[str]) -> str:
-    """Insert lines below the line of `at`."""
+    # Insert lines below the line of `at`.
     nl = line_end(text)
     stop = text.find("\n", at) + 1
     if not stop:
@@ -161,7 +158,7 @@ def _below(text: str, at: int, lines: list[str]) -> str:
 
 
 def _lines(value: Any, column: int) -> list[str]:
-    """Format a mapping, or a list of mappings, as lines at this column."""
+    # Format a mapping, or a list of mappings, as lines at this column.
     indent = " " * column
     found: list[str] = []
     if isinstance(value, list):
@@ -195,9 +192,6 @@ def _nested(keys: Sequence[str], value: Any, in_list: bool) -> Any:
     return value
 
 
-# ----------------------------------------------------------------------------------- positions
-
-
 def _library(path: str) -> tuple[Any, Any]:
     try:
         from ruamel.yaml import YAML
@@ -223,7 +217,7 @@ def _is_list(node: Any) -> bool:
 
 
 def _is_empty(text: str, node: Any) -> bool:
-    """Whether the node is empty, `null`, or an empty mapping or list."""
+    # Whether the node is empty, `null`, or an empty mapping or list.
     return not node.value or (str(node.tag).endswith(":null") and node.value in ("null", "~", "Null", "NULL"))
 
 
