@@ -39,7 +39,7 @@ class AsgiChannel:
         self._fields = [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in headers]
         # Replaced by the response to `initialize`, which a client of 2026-07-28 does not send.
         self._era: _ModernHeaders | _LegacyHeaders = _ModernHeaders(server)
-        self._receiver: Receiver | None = None
+        self._receiver: Receiver
         self._outbox: asyncio.Queue[bytes] = asyncio.Queue()
         self._writing: asyncio.Task[None] | None = None
         self._running: set[asyncio.Task[None]] = set()
@@ -151,7 +151,6 @@ class AsgiChannel:
         self._report_refusal(id, exchange)
 
     def _begin(self, http_method: str, body: bytes, headers: list[tuple[bytes, bytes]]) -> _Exchange:
-        assert self._receiver is not None
         fields = [(b"host", b"localhost"), (b"content-length", b"%d" % len(body)), *self._fields, *headers]
         scope: MutableMapping[str, Any] = {
             "type": "http",
@@ -179,7 +178,7 @@ class AsgiChannel:
 
     def _report_refusal(self, id: Any, exchange: _Exchange) -> None:
         # Answer a request whose HTTP response is not JSON-RPC with an error that has its status and first line.
-        if exchange.status >= 400 and not exchange.last_message and id is not None and self._receiver is not None:
+        if exchange.status >= 400 and not exchange.last_message and id is not None:
             text = exchange.body.decode(errors="replace").strip().partition("\n")[0]
             error = {"code": -32000, "message": f"HTTP {exchange.status}: {text}"}
             self._receiver.receive(encode({"jsonrpc": "2.0", "id": id, "error": error}))

@@ -191,24 +191,22 @@ class UnopenedClient(AbstractAsyncContextManager[TestClient], AbstractContextMan
 
     def __init__(self, make: Callable[[], TestClient]) -> None:
         self._make = make
-        self._client: TestClient | None = None
-        self._sync: SyncTestClient | None = None
+        self._client: TestClient
+        self._sync: SyncTestClient
 
     async def __aenter__(self) -> TestClient:
         self._client = self._make()
         return await self._client.__aenter__()
 
     async def __aexit__(self, *error: Any) -> None:
-        if self._client is not None:
-            await self._client.__aexit__(*error)
+        await self._client.__aexit__(*error)
 
     def __enter__(self) -> SyncTestClient:
         self._sync = SyncTestClient(self._make)
         return self._sync.__enter__()
 
     def __exit__(self, *error: Any) -> None:
-        if self._sync is not None:
-            self._sync.__exit__(*error)
+        self._sync.__exit__(*error)
 
 
 class ClientMaker:

@@ -6,6 +6,7 @@ import asyncio
 import shlex
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -131,12 +132,10 @@ async def _arguments(terminal: Terminal, given: Any, tool: Tool | None, name: st
     names = [key for key in (schema.properties if asks_all else schema.required) if key not in arguments]
     if not names:
         return arguments
-    try:
+    with suppress(InputCancelled):
         async with terminal.asking:
             if terminal.can_ask:
                 return arguments | await ask_members(terminal, schema, names)
-    except InputCancelled:
-        pass
 
     texts = []
     for key in names:

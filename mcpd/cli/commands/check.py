@@ -180,12 +180,12 @@ def _refusal(target: str | None, error: Exception) -> Problem:
     # The error of a decorator, and the line of the user's code that uses it. Called where the error is raised.
     place = split(target or "")[0]
     folder = os.path.dirname(os.path.abspath(place)) if os.path.isfile(place) else os.getcwd()
+    text = printable(error, 2000) or type(error).__name__
     for frame, line in walk_stack(None):
         path = frame.f_code.co_filename
         if is_own(path, folder):
-            where = f"{printable(os.path.relpath(path))}, line {line}"
-            return Problem(where, printable(error, 2000) or type(error).__name__)
-    return Problem(target or "", printable(error, 2000) or type(error).__name__)
+            return Problem(f"{printable(os.path.relpath(path))}, line {line}", text)
+    return Problem(target or "", text)
 
 
 def _list(server: Server, verbose: bool) -> None:

@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import click
@@ -133,10 +134,8 @@ def _trace(words: tuple[str, ...], file: str | None, max_size: int, max_message:
 
 
 def _print(text: str) -> None:
-    try:
+    with suppress(OSError):
         print(f"mcpd trace: {text}", file=sys.stderr, flush=True)
-    except OSError:
-        pass
 
 
 @click.command(

@@ -15,6 +15,7 @@ import re
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Literal, TypeAlias
 
 from msgspec import Struct, field
@@ -129,10 +130,8 @@ def _repeated_keys(text: str) -> list[str]:
         keys = [key for key, _ in pairs]
         found.extend(key for key in keys if keys.count(key) > 1)
 
-    try:
+    with suppress(ValueError, RecursionError):
         json.loads(without_comments(text), object_pairs_hook=look)
-    except (ValueError, RecursionError):
-        pass
 
     return found
 

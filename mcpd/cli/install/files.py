@@ -239,18 +239,14 @@ class Journal:
             return record
 
     def _load(self) -> None:
-        try:
-            with open(self._path, "rb") as file:
-                self.records = msgspec.json.decode(file.read(), type=list[Record])
-        except (OSError, msgspec.MsgspecError):
-            pass  # it does not exist, or another version wrote it
+        # It may not exist, or another version may have written it.
+        with suppress(OSError, msgspec.MsgspecError), open(self._path, "rb") as file:
+            self.records = msgspec.json.decode(file.read(), type=list[Record])
 
     def _save(self) -> None:
-        try:
+        with suppress(OSError, ConfigurationError):
             os.makedirs(self.folder, mode=0o700, exist_ok=True)
             write(read(self._path), msgspec.json.format(msgspec.json.encode(self.records), indent=1))
-        except (OSError, ConfigurationError):
-            pass
 
 
 def fingerprint(data: bytes | None) -> str:

@@ -15,6 +15,7 @@ import re
 import sys
 from base64 import b64encode
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from shutil import get_terminal_size
 from typing import TYPE_CHECKING, Any
@@ -143,11 +144,9 @@ class Terminal:
         return _styled(text, styles) if self._colours[1] else text
 
     def _write_err(self, text: str) -> None:
-        try:
+        with suppress(OSError):  # stderr is closed
             self._err.write(text)
             self._err.flush()
-        except OSError:
-            pass  # stderr is closed
 
     def progress(self, done: float, total: float | None, message: str | None) -> None:
         """Show the progress of a call: on a terminal as a bar, otherwise as a line now and then."""

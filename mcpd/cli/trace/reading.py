@@ -225,10 +225,9 @@ def read_lines(path: Path, is_over: Callable[[], bool] | None = None) -> Iterato
 def _is_another(path: Path, descriptor: int) -> bool:
     # Whether another file has this name by now.
     try:
-        found = path.stat()
+        return not os.path.samestat(path.stat(), os.fstat(descriptor))
     except OSError:
         return False
-    return (found.st_dev, found.st_ino) != (os.fstat(descriptor).st_dev, os.fstat(descriptor).st_ino)
 
 
 # How many recordings the default folder keeps. The oldest are removed, unless they are being written.

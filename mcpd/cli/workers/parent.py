@@ -11,6 +11,7 @@ import socket
 import sys
 from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
+from contextlib import suppress
 from typing import Any
 
 from mcpd.errors import ConfigurationError
@@ -95,10 +96,8 @@ class Places:
         for sockets in (*self._kept.values(), *self._for_all.values()):
             close(sockets)
         for path in self._paths:
-            try:
+            with suppress(OSError):  # already removed
                 os.unlink(path)
-            except OSError:
-                pass  # already removed
         self._paths.clear()
 
 
@@ -300,12 +299,10 @@ class _Parent:
                 log.error("Worker %d (pid %d) ended %s; the next one starts in %g s", number, worker.pid, how, wait)
                 if others:
                     self._places.release(number)
-                try:
+                with suppress(TimeoutError):
                     async with asyncio.timeout(wait):
                         await self._stopped.wait()
                     return
-                except TimeoutError:
-                    pass
             else:
                 log.error("Worker %d (pid %d) ended %s; restarting it", number, worker.pid, how)
             if any(each.state != "stopping" for each in self._workers[number]):

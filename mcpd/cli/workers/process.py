@@ -12,6 +12,7 @@ import signal
 import socket
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from itertools import count
 from typing import Any, Literal
 
@@ -156,11 +157,10 @@ class Worker:
         """Wait until the process has ended and its last frames are read. Returns its exit code."""
         assert self._process is not None
         self.code = await self._process.wait()
-        try:
+        # A child of the worker may still hold the socket.
+        with suppress(TimeoutError):
             async with asyncio.timeout(_LAST_SECONDS):
                 await self._is_closed.wait()
-        except TimeoutError:
-            pass  # a child of the worker still holds the socket
         if self._control.transport is not None:
             self._control.transport.abort()
         if not self.ready.done():

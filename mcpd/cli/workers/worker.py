@@ -15,6 +15,7 @@ import struct
 import threading
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future
+from contextlib import suppress
 from typing import Literal
 
 from msgspec.json import encode
@@ -171,11 +172,9 @@ class Parent:
         self._send(0, state, None)
 
     def _send(self, number: int, word: str, body: object) -> None:
-        try:
-            with self._sending:
-                self._socket.sendall(encode_frame(number, word, body))
-        except OSError:
-            pass  # the parent is gone, which the thread notices
+        # If the parent is gone, the thread notices.
+        with suppress(OSError), self._sending:
+            self._socket.sendall(encode_frame(number, word, body))
 
     @property
     def is_last_on_sockets(self) -> bool:
@@ -245,10 +244,8 @@ class Parent:
     def _call(self, what: Callable[..., object], *arguments: object) -> None:
         if self._loop is None:
             return  # not serving yet
-        try:
+        with suppress(RuntimeError):  # it has ended
             self._loop.call_soon_threadsafe(what, *arguments)
-        except RuntimeError:
-            pass  # it has ended
 
     def _on_stop(self) -> None:
         if self._stop is not None:

@@ -46,13 +46,14 @@ def parse(text: str, path: str) -> dict[str, Any]:
 def put(text: str, keys: Sequence[str], value: Any, *, in_list: bool = False) -> str:
     """Return the text with this value at `keys`. A new value becomes a table at the end of the file."""
     path = (*keys,)
-    ours = [each for each in _statements(text) if each.kind and each.path[: len(path)] == path]
+    statements = _statements(text)
+    ours = [each for each in statements if each.kind and each.path[: len(path)] == path]
     if ours:
         return _replace(text, ours, path, value)
-    inline = [each for each in _statements(text) if each.kind == "pair" and path[: len(each.path)] == each.path]
+    inline = [each for each in statements if each.kind == "pair" and path[: len(each.path)] == each.path]
     if inline:
         return _put_inline(text, inline[-1], path, value)
-    if any(each.kind == "table" and each.path == path[:-1] for each in _statements(text)) and len(path) > 2:
+    if any(each.kind == "table" and each.path == path[:-1] for each in statements) and len(path) > 2:
         return _put_member(text, path, value)
 
     nl = line_end(text)
