@@ -143,7 +143,7 @@ def entry_findings(host: Host, entry: Any) -> Iterator[Finding]:
     if _has(entry, COMMAND_MEMBERS) and not _has(entry, URL_MEMBERS):
         expected = shaped(host, "x", _SAMPLE_COMMAND)
         yield from _wrong_members(host, entry, expected, (COMMAND_MEMBERS, VARIABLE_MEMBERS))
-        yield from _of_command(host, entry, expected)
+        yield from _of_command(entry, expected)
     elif _has(entry, URL_MEMBERS):
         yield from _of_url(host, entry)
     else:
@@ -164,7 +164,7 @@ def _wrong_members(
                 yield Finding(f"{host.name} does not read `{name}`", f"write `{right}` instead of `{name}`")
 
 
-def _of_command(host: Host, entry: Mapping[str, Any], expected: Mapping[str, Any]) -> Iterator[Finding]:
+def _of_command(entry: Mapping[str, Any], expected: Mapping[str, Any]) -> Iterator[Finding]:
     command = next((entry[name] for name in COMMAND_MEMBERS if entry.get(name)), None)
     wants_list = any(isinstance(expected.get(name), list) for name in COMMAND_MEMBERS)
     if isinstance(command, list) != wants_list:

@@ -175,7 +175,7 @@ class _Parent:
     async def run(self) -> int:
         self._loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
-            self._loop.add_signal_handler(number, self._on_stop, number)
+            self._loop.add_signal_handler(number, self._on_stop)
         self._loop.add_signal_handler(signal.SIGHUP, self._on_reload)
         self._overview = Overview(self._options, self._count, self._all)
         try:
@@ -321,7 +321,7 @@ class _Parent:
 
     def _on_reload(self) -> None:
         if self._is_at_terminal and not os.isatty(2):
-            self._on_stop(signal.SIGHUP)  # the terminal is gone, which is what this signal meant
+            self._on_stop()  # the terminal is gone, which is what this signal meant
             return
         self._wants_reload = True
         self._do(self._reload())
@@ -364,7 +364,7 @@ class _Parent:
         await self._ended(before)
         return True
 
-    def _on_stop(self, number: int) -> None:
+    def _on_stop(self) -> None:
         if self._stopped.is_set():
             for worker in self._all():
                 worker.signal(signal.SIGTERM)  # the second signal asks to hurry

@@ -45,7 +45,7 @@ def put(text: str, keys: Sequence[str], value: Any, *, in_list: bool = False) ->
         ends = line_end(text) if not text or text.endswith("\n") else ""
         return text + gap + line_end(text).join(_lines(_nested(keys, value, in_list), 0)) + ends
 
-    node, parent_is_flow = root, False
+    node = root
     for depth, key in enumerate(keys):
         behind = keys[depth + 1 :]
         if _is_list(node):
@@ -58,12 +58,12 @@ def put(text: str, keys: Sequence[str], value: Any, *, in_list: bool = False) ->
             continue
         pair = _pair(node, key)
         if pair is None:
-            return _insert(text, node, key, _nested(behind, value, in_list and depth == 0), parent_is_flow)
+            return _insert(text, node, key, _nested(behind, value, in_list and depth == 0))
         if not behind:
             return _set(text, node, pair, key, value)
-        if _is_empty(text, pair[1]):
+        if _is_empty(pair[1]):
             return _set(text, node, pair, key, _nested(behind, value, in_list and depth == 0))
-        parent_is_flow, node = bool(node.flow_style), pair[1]
+        node = pair[1]
         if not (_is_list(node) or _is_mapping(node)):
             raise ConfigurationError(
                 f"{key} is not a mapping in this file; change it by hand (--print shows the entry)"
@@ -87,7 +87,7 @@ def drop(text: str, keys: Sequence[str]) -> str:
     raise AssertionError("no keys")
 
 
-def _insert(text: str, node: Any, key: str, value: Any, parent_is_flow: bool) -> str:
+def _insert(text: str, node: Any, key: str, value: Any) -> str:
     # Insert a new last member of a mapping that has others, or of one in braces.
     if node.flow_style:
         closing = _content_end(text, node) - 1
@@ -216,7 +216,7 @@ def _is_list(node: Any) -> bool:
     return str(node.id) == "sequence"
 
 
-def _is_empty(text: str, node: Any) -> bool:
+def _is_empty(node: Any) -> bool:
     # Whether the node is empty, `null`, or an empty mapping or list.
     return not node.value or (str(node.tag).endswith(":null") and node.value in ("null", "~", "Null", "NULL"))
 
