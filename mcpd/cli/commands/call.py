@@ -255,8 +255,7 @@ class _Watcher:
             about = f"; {counted(len(uris), 'resource')}" if uris else ""
             self._terminal.note(f"mcpd: watching (protocol {client.version}{about}); press Ctrl-C to stop", "dim")
 
-            work = [self._until_lost(client), *(self._call(client, *each) for each in prepared)]
-            await asyncio.gather(*work)
+            await asyncio.gather(self._until_lost(client), *(self._call(client, *each) for each in prepared))
         return 0
 
     def _callbacks(self) -> Callbacks:

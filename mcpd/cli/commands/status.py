@@ -113,8 +113,7 @@ def stop_command(pid: int | None, everything: bool, timeout: float) -> int:
         if has_ended:
             print(f"stopped {name}")
         else:
-            text = f"{name} is still running after {timeout:g} s; to end it at once, run kill -9 {number}"
-            note(text)
+            note(f"{name} is still running after {timeout:g} s; to end it at once, run kill -9 {number}")
             code = 1
     return code
 

@@ -24,6 +24,7 @@ from mcpd.protocol.printable import printable
 from mcpd.protocol.types.base import META
 from mcpd.protocol.versions import table
 from mcpd.transports.child import ChildProcess, Ending
+from .report import Report
 
 # A line that is longer is not read to its end.
 MAX_LINE_BYTES = 64 * 1024 * 1024
@@ -395,13 +396,29 @@ def has_handshake(version: str) -> bool:
     return version in table.LEGACY
 
 
+def judge_versions(outcomes: Mapping[str, str], report: Report) -> None:
+    """Judge the versions that a server speaks. `outcomes` has the reason for which it refuses each; "" for none."""
+    taken = [version for version, why in outcomes.items() if not why]
+    text = ", ".join(taken)
+    refused = "; ".join(f"{version} {why}" for version, why in outcomes.items() if why)
+    if not taken:
+        advice = f"answer `initialize` with a version that exists, such as {WITH_HANDSHAKE}"
+        text = f"the server supports no known version: {refused}"
+        report.fail("versions", text, advice, taken=taken, others=outcomes)
+    elif taken[0] == table.SUPPORTED[0] or WITH_HANDSHAKE in taken:
+        report.ok("versions", text, advice=refused, taken=taken, others=outcomes)
+    else:
+        advice = "most hosts use 2025-11-25 but accept it; update the library that the server is built on"
+        report.warn("versions", f"{text}; {refused}", advice, taken=taken, others=outcomes)
+
+
 def initialize_params(version: str, capabilities: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """Return the params of `initialize`. Without `capabilities` they declare a host that can do little."""
     return {"protocolVersion": version, "capabilities": capabilities or {}, "clientInfo": _OURSELVES}
 
 
 def modern_params(
-    version: str, params: Mapping[str, Any] | None = None, capabilities: Mapping[str, Any] | None = None
+    version: str, params: Mapping[str, Any] | None, capabilities: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
     """Return params that describe the client, as each request does in versions without a handshake."""
     meta = {

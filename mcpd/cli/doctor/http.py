@@ -25,6 +25,7 @@ from .dialogue import (
     WITHOUT_HANDSHAKE,
     NoAnswer,
     has_handshake,
+    judge_versions,
 )
 from .offers import try_client
 from .report import Report
@@ -402,16 +403,8 @@ async def _end_session(endpoint: Endpoint) -> None:
 
 async def _try_versions(web: Web, report: Report) -> None:
     tried = await asyncio.gather(*(_try_version(web, version) for version in table.SUPPORTED))
-    taken = [version for version, is_taken in zip(table.SUPPORTED, tried, strict=True) if is_taken]
-    others = [version for version in table.SUPPORTED if version not in taken]
-    not_taken = f"not {', '.join(others)}" if others else ""
-    if not taken:
-        text = "the server supports no known version"
-        report.fail("versions", text, "answer `initialize` with a version that exists")
-    elif taken[0] == WITHOUT_HANDSHAKE or WITH_HANDSHAKE in taken:
-        report.ok("versions", ", ".join(taken), advice=not_taken, taken=taken)
-    else:
-        report.warn("versions", ", ".join(taken), "update the library that the server is built on", taken=taken)
+    outcomes = {version: "" if is_taken else "(no)" for version, is_taken in zip(table.SUPPORTED, tried, strict=True)}
+    judge_versions(outcomes, report)
 
 
 async def _try_version(web: Web, version: str) -> bool:

@@ -18,13 +18,13 @@ from mcpd.protocol.versions import table
 from mcpd.transports.child import GRACE_SECONDS, Ending
 from .dialogue import (
     PASSED_VARIABLES,
-    WITH_HANDSHAKE,
     Answer,
     Dialogue,
     NoAnswer,
     explaining_line,
     has_handshake,
     initialize_params,
+    judge_versions,
 )
 from .offers import examine_offers, report_extensions, report_identity
 from .report import Report
@@ -324,23 +324,8 @@ async def _try_versions(target: CommandTarget, report: Report, timeout: float) -
 
     tried = await asyncio.gather(*map(try_one, table.SUPPORTED))
     outcomes = {version: why for version, (why, _) in zip(table.SUPPORTED, tried, strict=True)}
-    _judge_versions(outcomes, report)
+    judge_versions(outcomes, report)
     return [capabilities for _, capabilities in tried]
-
-
-def _judge_versions(outcomes: dict[str, str], report: Report) -> None:
-    taken = [version for version, why in outcomes.items() if not why]
-    text = ", ".join(taken)
-    refused = "; ".join(f"{version} {why}" for version, why in outcomes.items() if why)
-    if not taken:
-        advice = f"answer `initialize` with a version that exists, such as {WITH_HANDSHAKE}"
-        text = f"the server supports no known version: {refused}"
-        report.fail("versions", text, advice, taken=taken, others=outcomes)
-    elif taken[0] == table.SUPPORTED[0] or WITH_HANDSHAKE in taken:
-        report.ok("versions", text, advice=refused, taken=taken, others=outcomes)
-    else:
-        advice = "most hosts use 2025-11-25 but accept it; update the library that the server is built on"
-        report.warn("versions", f"{text}; {refused}", advice, taken=taken, others=outcomes)
 
 
 async def _try_version(target: CommandTarget, version: str, timeout: float) -> tuple[str, Any]:
