@@ -78,7 +78,7 @@ class PageStage:
 
     async def _there(self, name: str) -> None:
         one = "find.all().filter((one) => find.name(one) === {name}).length === 1"
-        await self.main.until(one.replace("{name}", json.dumps(name)), seconds=20)
+        await self.main.until(one.replace("{name}", json.dumps(name)))
 
     async def until(self, expression: str, seconds: float = 30) -> Any:
         """Await something in the page."""
