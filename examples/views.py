@@ -26,7 +26,7 @@ class Article(Struct):
 
 
 class Sales(Struct):
-    """What was sold in a week, in euros."""
+    """The sales of one week, in euros."""
 
     week: date
     seeds: float
@@ -56,13 +56,13 @@ ARTICLES = [
 
 @server.tool(view="table", title="Stock")
 def stock(at_most: int | None = None) -> list[Article]:
-    """The articles in stock; with `at_most` those of which so many pieces are left, or fewer."""
+    """List the articles in stock. `at_most` selects those with at most that number of pieces."""
     return [article for article in ARTICLES if at_most is None or article.stock <= at_most]
 
 
 @server.tool(view=View("chart", kind="area", stacked=True, title="Sales by week, in euros"))
 def sales(weeks: Annotated[int, Meta(ge=1, le=52)] = 12) -> list[Sales]:
-    """What was sold in each of the last weeks, by kind of article."""
+    """Return the sales of each of the last weeks, by kind of article."""
     return [
         Sales(FIRST + timedelta(weeks=week), 120 + week * 31 % 90, 300 + week * 47 % 160, 80 + week * 13 % 70)
         for week in range(weeks)

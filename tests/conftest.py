@@ -60,7 +60,6 @@ MEDIUM = {
     "tests/client/http/test_streams.py",
     "tests/client/test_faulty_servers.py",
     "tests/docs/test_pages.py",
-    "tests/docs/test_site.py",
     "tests/docs/test_testing.py",
     "tests/docs/test_use_servers.py",
     "tests/hostile/test_process_groups.py",

@@ -1,4 +1,4 @@
-"""What the tools share: opened before the first call, closed after the last."""
+"""The state that the tools share: opened before the first call, closed after the last."""
 
 from __future__ import annotations
 
