@@ -112,7 +112,7 @@ def test_the_declaration_that_is_advised_lets_the_address_through(tmp_path: Path
     [
         (["--call", "x"], "--call 'TOOL={\"name\": value}'"),
         (["--app", "nothing"], "no app is named 'nothing'"),
-        (["--call", "nothing={}"], "no tool of that name opens an app; there are apps_diagnostics"),
+        (["--call", "nothing={}"], "no such tool opens an app; there are apps_diagnostics"),
         (["nowhere.py"], "nowhere.py"),
     ],
 )
