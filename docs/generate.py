@@ -164,18 +164,17 @@ def authorization_servers() -> str:
 
 def python() -> str:
     """The public names of the package; mkdocstrings fills in their signatures when the site is built."""
-    members = [f"        - {name}" for name in mcpd.__all__ if name != "__version__"]
     lines = [
         "# Python API",
         "",
         "The public names of `mcpd`, with their signatures. Modules that neither this page nor another one names are",
         "internal.",
         "",
-        "::: mcpd",
-        "    options:",
-        "      members:",
-        *members,
+        "## `mcpd`",
     ]
+    for name in mcpd.__all__:
+        if name != "__version__":
+            lines += ["", f"::: mcpd.{name}", "    options:", "      heading_level: 3"]
     for module in ("sync", "testing", "types"):
         lines += ["", f"::: mcpd.{module}"]
     lines += ["", "## `mcpd.auth`"]
