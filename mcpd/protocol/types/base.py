@@ -141,6 +141,7 @@ class ServerCapabilities(Wire, kw_only=True):
     prompts: ListChanged | None = None
     resources: ResourcesCapability | None = None
     tools: ListChanged | None = None
+    tasks: dict[str, Any] | None = None
     experimental: dict[str, Any] | None = None
     extensions: dict[str, Any] | None = None
 

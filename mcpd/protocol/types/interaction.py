@@ -216,6 +216,7 @@ class SubscriptionFilter(Wire, kw_only=True):
     prompts_list_changed: bool = False
     resources_list_changed: bool = False
     resource_subscriptions: list[str] | None = None
+    task_ids: list[str] | None = None
 
 
 class ListenParams(Params, kw_only=True):

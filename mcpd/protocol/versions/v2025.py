@@ -168,6 +168,7 @@ _2025_11_25 = Revision(
         ElicitationCapability: ("form", "url"),
         SamplingCapability: ("tools", "context"),
         ClientCapabilities: ("tasks",),
+        ServerCapabilities: ("tasks",),
     },
     back={"ElicitFormParams": _older_form, "SamplingMessage": _one_block},
     errors=(UrlElicitationRequired,),

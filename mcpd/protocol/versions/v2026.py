@@ -12,7 +12,7 @@ from msgspec.json import decode
 from mcpd.errors import HeaderMismatch, MissingCapability, ResourceNotFound, UnsupportedVersion, UrlElicitationRequired
 from mcpd.protocol.jsonrpc import is_object
 from mcpd.protocol.schemas import Schema, mapped
-from mcpd.protocol.types.base import ClientCapabilities, Params
+from mcpd.protocol.types.base import ClientCapabilities, Params, ServerCapabilities
 from mcpd.protocol.types.features import (
     AnyValue,
     CallToolParams,
@@ -127,6 +127,7 @@ _2026_07_28 = Revision(
         CallToolParams: ("task",),
         "ElicitUrlParams": ("elicitation_id",),
         ClientCapabilities: ("tasks",),
+        ServerCapabilities: ("tasks",),
     },
     back={Tool: object_schema, CallToolResult: _object_content},
     error_codes={ResourceNotFound: -32002},
