@@ -11,7 +11,7 @@ from msgspec.json import decode
 from pydantic import BaseModel
 
 from mcpd.client.client import Client as McpdClient
-from mcpd.compat.types.base import TextContent
+from mcpd.compat.types.features import TextContent
 from mcpd.errors import RemoteError
 from .errors import McpError, ToolError
 from .install import refuse

@@ -13,7 +13,7 @@ from urllib.parse import quote
 from anyio.to_thread import run_sync
 from pydantic import BaseModel, BeforeValidator, ConfigDict, field_validator
 
-from mcpd.compat.types.base import (
+from mcpd.compat.types.features import (
     Annotations,
     AudioContent,
     BlobResourceContents,

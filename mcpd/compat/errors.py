@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
-from mcpd.compat.types.base import URL_ELICITATION_REQUIRED, ErrorData
+from mcpd.compat.types.features import URL_ELICITATION_REQUIRED, ErrorData
 from mcpd.errors import ProtocolError
 
 if TYPE_CHECKING:

@@ -74,7 +74,7 @@ _ELICITATION = Names.of("elicitation")
 _MEDIA = Names.of("contents", "Audio Image")
 _LOGGING = Names.of("serving", "configure_logging get_logger")
 _ERRORS = Names.of("errors") | Names({"MCPError": "errors:McpError", "MCPServerError": "errors:FastMCPError"})
-_TYPES = Names.of("types.base") | Names.of("types.features") | Names.of("types.client_requests")
+_TYPES = Names.of("types.features") | Names.of("types.client_requests")
 _LOWLEVEL = Names.of("lowlevel.server", "NotificationOptions Server")
 _SECURITY = Names.of("lowlevel.session", "RequestStateSecurity")
 _CACHE_HINT = Names.of("lowlevel.session", "CacheHint")
@@ -88,7 +88,7 @@ _SDK = {
     | _STDIO
     | Names.of("lowlevel.session", "ServerSession")
     | Names.of("errors", "McpError UrlElicitationRequiredError")
-    | Names({"MCPError": "errors:McpError", "SamplingRole": "types.base:Role"}),
+    | Names({"MCPError": "errors:McpError", "SamplingRole": "types.features:Role"}),
     "mcp.types": _TYPES,
     "mcp_types": _TYPES,
     "mcp_types.methods": Names.of("lowlevel.wire", "CLIENT_REQUESTS SERVER_RESULTS"),
@@ -130,7 +130,7 @@ _RESOURCES = Names.of(
 )
 
 _SDK_V1 = {
-    _V1: _V1_SERVER | _MEDIA | Names.of("types.base", "Icon"),
+    _V1: _V1_SERVER | _MEDIA | Names.of("types.features", "Icon"),
     f"{_V1}.server": _V1_SERVER | Names({"Settings": "serving:SdkSettings"}),
     f"{_V1}.exceptions": _ERRORS,
     **_package(f"{_V1}.tools", Names.of("sdk.components", "Tool ToolManager"), "base tool_manager"),
@@ -159,7 +159,7 @@ _SDK_V2 = {
     | _SECURITY
     | Names.of("sdk.mcpserver", "DEFAULT_RESOURCE_SECURITY ResourceSecurity")
     | Names.of("sdk.components", "AssistantMessage Message UserMessage")
-    | Names.of("types.base", "Icon"),
+    | Names.of("types.features", "Icon"),
     f"{_V2}.server": _V2_SERVER,
     f"{_V2}.context": Names.of("sdk.mcpserver", "Context"),
     f"{_V2}.exceptions": _ERRORS,

@@ -15,7 +15,7 @@ from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self, TypeVar
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PrivateAttr, model_validator
 
 from mcpd.compat.install import warn_of_unused
-from mcpd.compat.types.base import Icon
+from mcpd.compat.types.features import Icon
 from mcpd.protocol.printable import printable
 
 log = logging.getLogger("mcpd")

@@ -29,7 +29,7 @@ from mcpd.compat.lowlevel.server import resource_contents
 from mcpd.compat.sdk.components import PromptArgument
 from mcpd.compat.sdk.functions import dereferenced
 from mcpd.compat.types import features
-from mcpd.compat.types.base import Annotations, ContentBlock, Resource as ListedResource, TextContent, Uri
+from mcpd.compat.types.features import Annotations, ContentBlock, Resource as ListedResource, TextContent, Uri
 from mcpd.protocol.printable import printable
 from mcpd.transports.routes import values_across
 from .base import Component, check_items, given, mark, public_meta, with_mark

@@ -20,13 +20,13 @@ from weakref import WeakKeyDictionary
 from mcpd.compat.auth import AccessToken, caller_token
 from mcpd.compat.install import refuse
 from mcpd.compat.lowlevel.session import RequestContext, SharedContext, current_exchange, request_ctx
-from mcpd.compat.types.base import TextContent
+from mcpd.compat.types.features import TextContent
 from mcpd.transports.authentication import RequestHeaders
 from .base import Visibility
 
 if TYPE_CHECKING:
     from mcpd.compat.types import client_requests, features
-    from mcpd.compat.types.base import Resource
+    from mcpd.compat.types.features import Resource
 
 T = TypeVar("T", covariant=True)
 

@@ -28,8 +28,7 @@ from mcpd.compat.contents import Audio, File, Image, as_block
 from mcpd.compat.errors import ToolError
 from mcpd.compat.lowlevel.session import SharedContext
 from mcpd.compat.sdk.functions import call, includes, remove_titles, type_hints, warn_of_untyped_context
-from mcpd.compat.types.base import ContentBlock, TextContent
-from mcpd.compat.types.features import CallToolResult
+from mcpd.compat.types.features import CallToolResult, ContentBlock, TextContent
 from mcpd.server.functions.annotations import call_method, docstring_of, is_coroutine_function
 from mcpd.server.functions.docstring import parse
 from .context import CurrentContext, Dependency, OptionalCurrentContext, resolve

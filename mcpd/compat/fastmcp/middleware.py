@@ -23,7 +23,7 @@ import pydantic_core
 from mcpd.compat.auth import caller_token
 from mcpd.compat.errors import McpError, NotFoundError, ValidationError
 from mcpd.compat.install import refuse
-from mcpd.compat.types.base import TextContent
+from mcpd.compat.types.features import TextContent
 from mcpd.errors import as_told
 from mcpd.protocol.printable import printable
 from .functions import ToolResult

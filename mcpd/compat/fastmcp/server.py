@@ -28,7 +28,7 @@ from mcpd.compat.lowlevel.wire import schema_problem
 from mcpd.compat.sdk.functions import call
 from mcpd.compat.serving import HighLevelServer
 from mcpd.compat.types import features
-from mcpd.compat.types.base import INTERNAL_ERROR, INVALID_PARAMS, BaseRequest, Icon
+from mcpd.compat.types.features import INTERNAL_ERROR, INVALID_PARAMS, BaseRequest, Icon
 from mcpd.errors import collects
 from mcpd.protocol.printable import printable
 from .base import (

@@ -15,7 +15,7 @@ from pydantic import BaseModel, ValidationError
 
 from mcpd.compat.errors import McpError, WireError
 from mcpd.compat.types import features
-from mcpd.compat.types.base import (
+from mcpd.compat.types.features import (
     URL_ELICITATION_REQUIRED,
     BaseNotification,
     BaseRequest,

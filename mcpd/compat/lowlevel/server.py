@@ -17,7 +17,7 @@ from mcpd import __version__
 from mcpd.compat.errors import UrlElicitationRequiredError
 from mcpd.compat.install import current_program, is_taken_over, refuse
 from mcpd.compat.types import features
-from mcpd.compat.types.base import (
+from mcpd.compat.types.features import (
     BaseRequest,
     BlobResourceContents,
     Icon,
@@ -174,7 +174,7 @@ class Server(Generic[LifespanResultT, RequestT]):
         arguments are checked against the tool's schema first.
         """
 
-        async def answer(function: Any, message: features.CallToolRequest) -> features.CallToolResult:
+        async def answer(function: Any, message: Any) -> features.CallToolResult:
             name, arguments = message.params.name, message.params.arguments or {}
             try:
                 # The list function is called once for the schemas if the client has not listed the tools.
@@ -201,7 +201,7 @@ class Server(Generic[LifespanResultT, RequestT]):
     def read_resource(self) -> Decorator:
         """Register a function of a URI. It returns text, bytes, or several `ReadResourceContents`."""
 
-        async def answer(function: Any, message: features.ReadResourceRequest) -> features.ReadResourceResult:
+        async def answer(function: Any, message: Any) -> features.ReadResourceResult:
             uri = message.params.uri
             contents = await function(uri)
             if isinstance(contents, (str, bytes)):
@@ -220,7 +220,7 @@ class Server(Generic[LifespanResultT, RequestT]):
     def get_prompt(self) -> Decorator:
         """Register a function of a name and arguments. It returns a `GetPromptResult`."""
 
-        async def answer(function: Any, message: features.GetPromptRequest) -> Any:
+        async def answer(function: Any, message: Any) -> Any:
             return await function(message.params.name, message.params.arguments)
 
         return self._handles(features.GetPromptRequest, answer)
@@ -228,7 +228,7 @@ class Server(Generic[LifespanResultT, RequestT]):
     def completion(self) -> Decorator:
         """Register a function of a reference, an argument and a context. It returns a `Completion` or None."""
 
-        async def answer(function: Any, message: features.CompleteRequest) -> features.CompleteResult:
+        async def answer(function: Any, message: Any) -> features.CompleteResult:
             params = message.params
             completion = await function(params.ref, params.argument, params.context)
             return features.CompleteResult(completion=completion or features.Completion(values=[]))
@@ -258,7 +258,7 @@ class Server(Generic[LifespanResultT, RequestT]):
         """Register a function of the client's progress notifications: token, progress, total, message."""
 
         def register(function: F) -> F:
-            async def handle(notification: features.ProgressNotification) -> None:
+            async def handle(notification: Any) -> None:
                 params = notification.params
                 await function(params.progressToken, params.progress, params.total, params.message)
 

@@ -23,7 +23,7 @@ from msgspec.json import decode
 from mcpd.compat.errors import McpError
 from mcpd.compat.install import refuse
 from mcpd.compat.types import features
-from mcpd.compat.types.base import BaseNotification, BaseRequest, Model, RequestId, RequestParams, Result
+from mcpd.compat.types.features import BaseNotification, BaseRequest, Model, RequestId, RequestParams, Result
 from mcpd.errors import LocalProtocolError, McpdError, MissingCapability, RemoteError, ToolError
 from mcpd.protocol.methods import SUBJECTS
 from mcpd.protocol.principal import Origin

@@ -17,7 +17,7 @@ from msgspec.json import decode
 from pydantic import BaseModel
 
 from mcpd.compat.types import features
-from mcpd.compat.types.base import BaseRequest
+from mcpd.compat.types.features import BaseRequest
 from mcpd.errors import InternalError, LocalProtocolError
 from mcpd.protocol.jsonrpc import explain
 from mcpd.protocol.types import features as structs, interaction

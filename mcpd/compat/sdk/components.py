@@ -18,7 +18,7 @@ from mcpd.compat.contents import AtAddress, HoldsBytes, HoldsFile, HoldsFolder, 
 from mcpd.compat.errors import ResourceNotFoundError, ToolError, UrlElicitationRequiredError
 from mcpd.compat.install import serves_in_threads
 from mcpd.compat.types import features
-from mcpd.compat.types.base import Annotations, ContentBlock, Icon, Role, TextContent, Uri
+from mcpd.compat.types.features import Annotations, ContentBlock, Icon, Role, TextContent, Uri
 from mcpd.protocol.printable import printable
 from mcpd.server.functions.annotations import is_coroutine_function
 from mcpd.transports.routes import values_between

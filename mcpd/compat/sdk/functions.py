@@ -22,8 +22,7 @@ from pydantic.json_schema import GenerateJsonSchema
 from mcpd.compat.contents import as_block
 from mcpd.compat.errors import InvalidSignature
 from mcpd.compat.lowlevel.session import SharedContext, current_exchange
-from mcpd.compat.types.base import ContentBlock, TextContent
-from mcpd.compat.types.features import CallToolResult
+from mcpd.compat.types.features import CallToolResult, ContentBlock, TextContent
 from mcpd.protocol.printable import printable
 from mcpd.protocol.schemas import subschemas
 from mcpd.server.functions.annotations import is_coroutine_function, plain_function, untyped_context

@@ -33,7 +33,7 @@ from mcpd.compat.install import refuse, warn_of_unused
 from mcpd.compat.lowlevel.server import LifespanResultT, ReadResourceContents, Server, failed_result, resource_contents
 from mcpd.compat.lowlevel.session import SharedContext, current_exchange, current_inputs, is_input_required, running
 from mcpd.compat.types import features
-from mcpd.compat.types.base import INTERNAL_ERROR, INVALID_PARAMS, ContentBlock, Icon
+from mcpd.compat.types.features import INTERNAL_ERROR, INVALID_PARAMS, ContentBlock, Icon
 from mcpd.errors import collects
 from mcpd.protocol.printable import printable
 from mcpd.server.registry.uri_template import UriTemplate

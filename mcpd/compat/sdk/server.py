@@ -23,7 +23,7 @@ from mcpd.compat.lowlevel.session import (
 )
 from mcpd.compat.serving import HighLevelServer, SdkSettings
 from mcpd.compat.types import features
-from mcpd.compat.types.base import Icon, Resource as ListedResource
+from mcpd.compat.types.features import Icon, Resource as ListedResource
 from mcpd.errors import collects
 from .components import (
     FunctionResource,

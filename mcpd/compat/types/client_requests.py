@@ -5,7 +5,7 @@ from typing import Any, Literal, TypeAlias
 from pydantic import FileUrl, TypeAdapter
 
 from . import features
-from .base import (
+from .features import (
     AudioContent,
     BareRequest,
     BaseNotification,
@@ -204,14 +204,8 @@ LATEST_PROTOCOL_VERSION = "2025-11-25"
 DEFAULT_NEGOTIATED_VERSION = "2025-03-26"
 
 
-ServerRequestType: TypeAlias = features.PingRequest | CreateMessageRequest | ListRootsRequest | ElicitRequest
-
-
-class ServerRequest(features.AnyOf):
-    root: ServerRequestType
-
-
-ServerNotificationType: TypeAlias = (
+ServerRequestType: Any = features.PingRequest | CreateMessageRequest | ListRootsRequest | ElicitRequest
+ServerNotificationType: Any = (
     features.CancelledNotification
     | features.ProgressNotification
     | features.LoggingMessageNotification
@@ -223,5 +217,9 @@ ServerNotificationType: TypeAlias = (
 )
 
 
+class ServerRequest(features.AnyOf):
+    root: ServerRequestType  # type: ignore[valid-type]
+
+
 class ServerNotification(features.AnyOf):
-    root: ServerNotificationType
+    root: ServerNotificationType  # type: ignore[valid-type]

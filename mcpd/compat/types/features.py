@@ -1,35 +1,313 @@
-"""What clients ask of servers: tools, resources, prompts and completion, logging, progress, and the handshake."""
+"""What all models of `mcp.types` share, content blocks, errors, and what clients ask of servers.
 
-from typing import Any, Literal, TypeAlias
+The latter are tools, resources, prompts and completion, logging, progress, and the handshake. Members are spelled as on
+the wire (`inputSchema`), like in version 1 of the official SDK. Constructors and attributes accept the spelling of
+version 2 (`input_schema`), too.
+"""
 
-from pydantic import ConfigDict, RootModel
+import re
+from collections.abc import Mapping
+from typing import Annotated, Any, Generic, Literal, Self, TypeAlias, TypeVar
 
-from .base import (
-    BareNotification,
-    BareRequest,
-    BaseNotification,
-    BaseRequest,
-    BlobResourceContents,
-    ContentBlock,
-    Described,
-    HasAnnotations,
-    Icon,
-    Model,
-    Named,
-    NamedRequestParams,
-    NotificationParams,
-    PaginatedRequest,
-    PaginatedResult,
-    ProgressToken,
-    RequestId,
-    RequestParams,
-    Resource,
-    Result,
-    Role,
-    TaggedModel,
-    TextResourceContents,
-    Uri,
+from pydantic import (
+    AliasChoices,
+    AliasGenerator,
+    AnyUrl,
+    BaseModel,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    RootModel,
+    UrlConstraints,
+    ValidationError,
+    ValidatorFunctionWrapHandler,
+    WithJsonSchema,
+    WrapValidator,
+    create_model,
 )
+
+ProgressToken = str | int
+Cursor = str
+Role = Literal["user", "assistant"]
+RequestId = Annotated[int, Field(strict=True)] | str
+
+
+def _or_relative(value: Any, url: ValidatorFunctionWrapHandler) -> Any:
+    # A URI without a scheme, such as `/notes/{day}` of a template gives, stays a string.
+    try:
+        return url(value)
+    except ValidationError:
+        if not isinstance(value, str) or not value or ":" in value:
+            raise
+        return value
+
+
+Uri = Annotated[
+    AnyUrl,
+    UrlConstraints(host_required=False),
+    WrapValidator(_or_relative),
+    PlainSerializer(str, when_used="json"),
+    WithJsonSchema({"format": "uri", "minLength": 1, "type": "string"}),
+]
+
+_CAPITAL = re.compile(r"(?<=[a-z0-9])([A-Z])")
+
+
+def snake(name: str) -> str:
+    """Return `inputSchema` as `input_schema`."""
+    return _CAPITAL.sub(r"_\1", name).lower()
+
+
+def _accepted(name: str) -> AliasChoices:
+    return AliasChoices(name, snake(name))
+
+
+class Model(BaseModel):
+    """A model of `mcp.types`. Unknown members are kept and written again."""
+
+    model_config = ConfigDict(
+        extra="allow", defer_build=True, alias_generator=AliasGenerator(validation_alias=_accepted)
+    )
+
+    def __getattr__(self, name: str) -> Any:
+        # Version 2 names attributes in snake case. Servers of both versions use these models.
+        member = self._spelled(name)
+        if member != name:
+            return getattr(self, member)
+        return super().__getattr__(name)  # type: ignore[misc]  # pydantic hides it from type checkers
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        super().__setattr__(self._spelled(name), value)
+
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
+        """Like pydantic's method; `update` may use either spelling."""
+        spelled = {self._spelled(name): value for name, value in (update or {}).items()}
+        return super().model_copy(update=spelled, deep=deep)
+
+    @classmethod
+    def model_construct(cls, _fields_set: set[str] | None = None, **values: Any) -> Self:
+        """Like pydantic's method; `values` may use either spelling."""
+        fields = None if _fields_set is None else {cls._spelled(name) for name in _fields_set}
+        return super().model_construct(fields, **{cls._spelled(name): value for name, value in values.items()})
+
+    @classmethod
+    def _spelled(cls, name: str) -> str:
+        # Returns the name of a member, which may be given in the spelling of version 2.
+        if name in cls.model_fields or name.startswith("_"):
+            return name
+
+        return next((member for member in cls.model_fields if snake(member) == name), name)
+
+
+def _require_type(schema: dict[str, Any]) -> None:
+    schema["properties"]["type"].pop("default", None)
+    schema["required"] = ["type", *schema.get("required", ())]
+
+
+class TaggedModel(Model):
+    """A model whose member `type` is required in the JSON schema, although constructors fill it in."""
+
+    model_config = ConfigDict(json_schema_extra=_require_type)
+
+
+META: Any = Field(
+    default=None, alias="_meta", validation_alias=AliasChoices("_meta", "meta"), serialization_alias="_meta"
+)
+"""The member `meta`, which is `_meta` on the wire. Constructors take either name."""
+
+
+class MetaModel(Model):
+    meta: dict[str, Any] | None = META
+
+
+class Named(Model):
+    name: str
+    title: str | None = None
+
+
+# -- requests, notifications and results -----------------------------------------------------
+
+
+class RequestParams(Model):
+    """Members that the params of every request may have."""
+
+    class Meta(Model):
+        """`_meta` of a request."""
+
+        progressToken: ProgressToken | None = None
+
+    meta: Meta | None = META
+
+
+class NamedRequestParams(RequestParams):
+    """Params that name a tool or prompt, with its arguments."""
+
+    name: str
+    arguments: dict[str, Any] | None = None
+
+
+class PaginatedRequestParams(RequestParams):
+    cursor: Cursor | None = None
+
+
+class NotificationParams(Model):
+    """Members that the params of every notification may have."""
+
+    class Meta(Model):
+        """`_meta` of a notification."""
+
+    meta: Meta | None = META
+
+
+class BaseRequest(Model):
+    method: str
+    params: Any
+
+
+class BaseNotification(Model):
+    method: str
+    params: Any
+
+
+ParamsT = TypeVar("ParamsT")
+MethodT = TypeVar("MethodT", bound=str)
+
+
+class Request(BaseRequest, Generic[ParamsT, MethodT]):
+    """A custom request: `Request[Params, Literal["area/verb"]]`."""
+
+    method: MethodT
+    params: ParamsT
+
+
+class Notification(BaseNotification, Generic[ParamsT, MethodT]):
+    method: MethodT
+    params: ParamsT
+
+
+class PaginatedRequest(BaseRequest):
+    params: PaginatedRequestParams | None = None
+
+
+class BareRequest(BaseRequest):
+    """A request without params of its own."""
+
+    params: RequestParams | None = None
+
+
+class BareNotification(BaseNotification):
+    """A notification without params of its own."""
+
+    params: NotificationParams | None = None
+
+
+class Result(MetaModel):
+    """Members that every result may have."""
+
+
+class PaginatedResult(Result):
+    nextCursor: Cursor | None = None
+
+
+# -- content ---------------------------------------------------------------------------------
+
+
+class Annotations(Model):
+    """Who content is for, and its priority from 0 to 1."""
+
+    audience: list[Role] | None = None
+    priority: Annotated[float, Field(ge=0.0, le=1.0)] | None = None
+
+
+class Icon(Model):
+    """An icon: an address or data URI. Sizes are like "48x48" or "any"."""
+
+    src: str
+    mimeType: str | None = None
+    sizes: list[str] | None = None
+
+
+class HasAnnotations(MetaModel):
+    annotations: Annotations | None = None
+
+
+class Described(Named, MetaModel):
+    description: str | None = None
+    icons: list[Icon] | None = None
+
+
+class TextContent(TaggedModel, HasAnnotations):
+    type: Literal["text"] = "text"
+    text: str
+
+
+class ImageContent(TaggedModel, HasAnnotations):
+    """An image block. `data` is base64."""
+
+    type: Literal["image"] = "image"
+    data: str
+    mimeType: str
+
+
+class AudioContent(TaggedModel, HasAnnotations):
+    """An audio block. `data` is base64."""
+
+    type: Literal["audio"] = "audio"
+    data: str
+    mimeType: str
+
+
+class ResourceContents(MetaModel):
+    uri: Uri
+    mimeType: str | None = None
+
+
+class TextResourceContents(ResourceContents):
+    text: str
+
+
+class BlobResourceContents(ResourceContents):
+    """Contents that are binary, as base64."""
+
+    blob: str
+
+
+class EmbeddedResource(TaggedModel, HasAnnotations):
+    type: Literal["resource"] = "resource"
+    resource: TextResourceContents | BlobResourceContents
+
+
+class Resource(Described, HasAnnotations):
+    uri: Uri
+    mimeType: str | None = None
+    size: int | None = None
+
+
+class ResourceLink(TaggedModel, Resource):
+    """A link to a resource, which the client may read."""
+
+    type: Literal["resource_link"] = "resource_link"
+
+
+ContentBlock = TextContent | ImageContent | AudioContent | ResourceLink | EmbeddedResource
+Content: TypeAlias = ContentBlock
+
+# -- errors ----------------------------------------------------------------------------------
+
+URL_ELICITATION_REQUIRED = -32042
+CONNECTION_CLOSED = -32000
+PARSE_ERROR = -32700
+INVALID_REQUEST = -32600
+METHOD_NOT_FOUND = -32601
+INVALID_PARAMS = -32602
+INTERNAL_ERROR = -32603
+
+
+class ErrorData(Model):
+    code: int
+    message: str
+    data: Any | None = None
+
 
 # -- tools -----------------------------------------------------------------------------------
 
@@ -53,10 +331,6 @@ class Tool(Described):
     execution: ToolExecution | None = None
 
 
-class ListToolsRequest(PaginatedRequest):
-    method: Literal["tools/list"] = "tools/list"
-
-
 class ListToolsResult(PaginatedResult):
     tools: list[Tool]
 
@@ -65,19 +339,10 @@ class CallToolRequestParams(NamedRequestParams):
     """Which tool, with which arguments."""
 
 
-class CallToolRequest(BaseRequest):
-    method: Literal["tools/call"] = "tools/call"
-    params: CallToolRequestParams
-
-
 class CallToolResult(Result):
     content: list[ContentBlock]
     structuredContent: dict[str, Any] | None = None
     isError: bool = False
-
-
-class ToolListChangedNotification(BareNotification):
-    method: Literal["notifications/tools/list_changed"] = "notifications/tools/list_changed"
 
 
 # -- resources -------------------------------------------------------------------------------
@@ -88,16 +353,8 @@ class ResourceTemplate(Described, HasAnnotations):
     mimeType: str | None = None
 
 
-class ListResourcesRequest(PaginatedRequest):
-    method: Literal["resources/list"] = "resources/list"
-
-
 class ListResourcesResult(PaginatedResult):
     resources: list[Resource]
-
-
-class ListResourceTemplatesRequest(PaginatedRequest):
-    method: Literal["resources/templates/list"] = "resources/templates/list"
 
 
 class ListResourceTemplatesResult(PaginatedResult):
@@ -112,36 +369,12 @@ SubscribeRequestParams = ReadResourceRequestParams
 UnsubscribeRequestParams = ReadResourceRequestParams
 
 
-class ReadResourceRequest(BaseRequest):
-    method: Literal["resources/read"] = "resources/read"
-    params: ReadResourceRequestParams
-
-
 class ReadResourceResult(Result):
     contents: list[TextResourceContents | BlobResourceContents]
 
 
-class SubscribeRequest(BaseRequest):
-    method: Literal["resources/subscribe"] = "resources/subscribe"
-    params: SubscribeRequestParams
-
-
-class UnsubscribeRequest(BaseRequest):
-    method: Literal["resources/unsubscribe"] = "resources/unsubscribe"
-    params: UnsubscribeRequestParams
-
-
-class ResourceListChangedNotification(BareNotification):
-    method: Literal["notifications/resources/list_changed"] = "notifications/resources/list_changed"
-
-
 class ResourceUpdatedNotificationParams(NotificationParams):
     uri: Uri
-
-
-class ResourceUpdatedNotification(BaseNotification):
-    method: Literal["notifications/resources/updated"] = "notifications/resources/updated"
-    params: ResourceUpdatedNotificationParams
 
 
 # -- prompts and completion ------------------------------------------------------------------
@@ -157,21 +390,12 @@ class Prompt(Described):
     arguments: list[PromptArgument] | None = None
 
 
-class ListPromptsRequest(PaginatedRequest):
-    method: Literal["prompts/list"] = "prompts/list"
-
-
 class ListPromptsResult(PaginatedResult):
     prompts: list[Prompt]
 
 
 class GetPromptRequestParams(NamedRequestParams):
     arguments: dict[str, str] | None = None
-
-
-class GetPromptRequest(BaseRequest):
-    method: Literal["prompts/get"] = "prompts/get"
-    params: GetPromptRequestParams
 
 
 class PromptMessage(Model):
@@ -182,10 +406,6 @@ class PromptMessage(Model):
 class GetPromptResult(Result):
     description: str | None = None
     messages: list[PromptMessage]
-
-
-class PromptListChangedNotification(BareNotification):
-    method: Literal["notifications/prompts/list_changed"] = "notifications/prompts/list_changed"
 
 
 class ResourceTemplateReference(TaggedModel):
@@ -216,11 +436,6 @@ class CompleteRequestParams(RequestParams):
     context: CompletionContext | None = None
 
 
-class CompleteRequest(BaseRequest):
-    method: Literal["completion/complete"] = "completion/complete"
-    params: CompleteRequestParams
-
-
 class Completion(Model):
     values: list[str]
     total: int | None = None
@@ -243,43 +458,19 @@ class ProgressNotificationParams(NotificationParams):
     message: str | None = None
 
 
-class ProgressNotification(BaseNotification):
-    method: Literal["notifications/progress"] = "notifications/progress"
-    params: ProgressNotificationParams
-
-
 class CancelledNotificationParams(NotificationParams):
     requestId: RequestId | None = None
     reason: str | None = None
-
-
-class CancelledNotification(BaseNotification):
-    method: Literal["notifications/cancelled"] = "notifications/cancelled"
-    params: CancelledNotificationParams
 
 
 class SetLevelRequestParams(RequestParams):
     level: LoggingLevel
 
 
-class SetLevelRequest(BaseRequest):
-    method: Literal["logging/setLevel"] = "logging/setLevel"
-    params: SetLevelRequestParams
-
-
 class LoggingMessageNotificationParams(NotificationParams):
     level: LoggingLevel
     logger: str | None = None
     data: Any
-
-
-class LoggingMessageNotification(BaseNotification):
-    method: Literal["notifications/message"] = "notifications/message"
-    params: LoggingMessageNotificationParams
-
-
-class RootsListChangedNotification(BareNotification):
-    method: Literal["notifications/roots/list_changed"] = "notifications/roots/list_changed"
 
 
 # -- the handshake ---------------------------------------------------------------------------
@@ -346,11 +537,6 @@ class InitializeRequestParams(RequestParams):
     clientInfo: Implementation
 
 
-class InitializeRequest(BaseRequest):
-    method: Literal["initialize"] = "initialize"
-    params: InitializeRequestParams
-
-
 class InitializeResult(Result):
     protocolVersion: str | int
     capabilities: ServerCapabilities
@@ -358,17 +544,50 @@ class InitializeResult(Result):
     instructions: str | None = None
 
 
-class InitializedNotification(BareNotification):
-    method: Literal["notifications/initialized"] = "notifications/initialized"
-
-
-class PingRequest(BareRequest):
-    method: Literal["ping"] = "ping"
-
-
 class EmptyResult(Result):
     """A result without members of its own."""
 
+
+# -- requests and notifications --------------------------------------------------------------
+
+
+def _message(name: str, method: str, params: Any = None, base: Any = None) -> Any:
+    # Returns the model of a request or notification, by its method and the model of its params.
+    general, bare = (BaseRequest, BareRequest) if name.endswith("Request") else (BaseNotification, BareNotification)
+    fields: dict[str, Any] = {"method": (Literal[method], method)} | (
+        {} if params is None else {"params": (params, ...)}
+    )
+    return create_model(name, __base__=base or (bare if params is None else general), __module__=__name__, **fields)
+
+
+ListToolsRequest = _message("ListToolsRequest", "tools/list", base=PaginatedRequest)
+CallToolRequest = _message("CallToolRequest", "tools/call", CallToolRequestParams)
+ToolListChangedNotification = _message("ToolListChangedNotification", "notifications/tools/list_changed")
+ListResourcesRequest = _message("ListResourcesRequest", "resources/list", base=PaginatedRequest)
+ListResourceTemplatesRequest = _message(
+    "ListResourceTemplatesRequest", "resources/templates/list", base=PaginatedRequest
+)
+ReadResourceRequest = _message("ReadResourceRequest", "resources/read", ReadResourceRequestParams)
+SubscribeRequest = _message("SubscribeRequest", "resources/subscribe", SubscribeRequestParams)
+UnsubscribeRequest = _message("UnsubscribeRequest", "resources/unsubscribe", UnsubscribeRequestParams)
+ResourceListChangedNotification = _message("ResourceListChangedNotification", "notifications/resources/list_changed")
+ResourceUpdatedNotification = _message(
+    "ResourceUpdatedNotification", "notifications/resources/updated", ResourceUpdatedNotificationParams
+)
+ListPromptsRequest = _message("ListPromptsRequest", "prompts/list", base=PaginatedRequest)
+GetPromptRequest = _message("GetPromptRequest", "prompts/get", GetPromptRequestParams)
+PromptListChangedNotification = _message("PromptListChangedNotification", "notifications/prompts/list_changed")
+CompleteRequest = _message("CompleteRequest", "completion/complete", CompleteRequestParams)
+ProgressNotification = _message("ProgressNotification", "notifications/progress", ProgressNotificationParams)
+CancelledNotification = _message("CancelledNotification", "notifications/cancelled", CancelledNotificationParams)
+SetLevelRequest = _message("SetLevelRequest", "logging/setLevel", SetLevelRequestParams)
+LoggingMessageNotification = _message(
+    "LoggingMessageNotification", "notifications/message", LoggingMessageNotificationParams
+)
+RootsListChangedNotification = _message("RootsListChangedNotification", "notifications/roots/list_changed")
+InitializeRequest = _message("InitializeRequest", "initialize", InitializeRequestParams)
+InitializedNotification = _message("InitializedNotification", "notifications/initialized")
+PingRequest = _message("PingRequest", "ping")
 
 # -- any result of a server ------------------------------------------------------------------
 
