@@ -33,16 +33,7 @@ from mcpd.compat.types.features import Annotations, ContentBlock, Resource as Li
 from mcpd.protocol.printable import printable
 from mcpd.transports.routes import values_across
 from .base import Component, check_items, given, mark, public_meta, with_mark
-from .functions import (
-    Function,
-    ToolResult,
-    described,
-    dropped_lines,
-    is_object,
-    pruned,
-    result_schema,
-    tool_result,
-)
+from .functions import Function, ToolResult, described, dropped_lines, is_object, pruned, result_schema, tool_result
 
 log = logging.getLogger("mcpd")
 

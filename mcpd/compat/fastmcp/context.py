@@ -161,11 +161,7 @@ class Context(SharedContext):
     # -- the client --------------------------------------------------------------------------
 
     async def log(
-        self,
-        message: str,
-        level: Any = None,
-        logger_name: str | None = None,
-        extra: Mapping[str, Any] | None = None,
+        self, message: str, level: Any = None, logger_name: str | None = None, extra: Mapping[str, Any] | None = None
     ) -> None:
         await self.session.send_log_message(
             level=level or "info",

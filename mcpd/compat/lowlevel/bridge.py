@@ -41,14 +41,7 @@ from mcpd.server.context.exchange import Exchange, Handler
 from mcpd.server.context.peer import InputRequired, is_failure
 from mcpd.server.registry.entries import ActiveExtensions, Entries, PromptEntry, ResourceEntry, TemplateEntry, ToolEntry
 from mcpd.server.registry.tools import failed
-from .session import (
-    RequestContext,
-    ServerSession,
-    current_exchange,
-    lifespan,
-    request_ctx,
-    request_of,
-)
+from .session import RequestContext, ServerSession, current_exchange, lifespan, request_ctx, request_of
 from .wire import REQUESTS, RESULTS, as_json, result_of, struct_of
 
 log = logging.getLogger("mcpd")

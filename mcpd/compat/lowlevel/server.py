@@ -26,15 +26,7 @@ from mcpd.compat.types.features import (
     TextContent,
     TextResourceContents as TextContents,
 )
-from .session import (
-    Handler,
-    RequestContext,
-    RequestT,
-    add_handler,
-    add_handlers,
-    lifespan,
-    request_ctx,
-)
+from .session import Handler, RequestContext, RequestT, add_handler, add_handlers, lifespan, request_ctx
 from .wire import schema_problem
 
 if TYPE_CHECKING:

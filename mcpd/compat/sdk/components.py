@@ -124,12 +124,7 @@ class Tool(Component):
 
     @classmethod
     def from_function(
-        cls,
-        fn: Callable[..., Any],
-        name: str | None = None,
-        *,
-        structured_output: bool | None = None,
-        **members: Any,
+        cls, fn: Callable[..., Any], name: str | None = None, *, structured_output: bool | None = None, **members: Any
     ) -> Self:
         """Return a function as a tool. Raises InvalidSignature, and ValueError for a lambda without a name."""
         made = cls._of_function(fn, name, is_async=is_coroutine_function(fn), **members)

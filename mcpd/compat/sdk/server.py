@@ -25,15 +25,7 @@ from mcpd.compat.serving import HighLevelServer, SdkSettings
 from mcpd.compat.types import features
 from mcpd.compat.types.features import Icon, Resource as ListedResource
 from mcpd.errors import collects
-from .components import (
-    FunctionResource,
-    Prompt,
-    PromptManager,
-    Resource,
-    ResourceManager,
-    Tool,
-    ToolManager,
-)
+from .components import FunctionResource, Prompt, PromptManager, Resource, ResourceManager, Tool, ToolManager
 from .functions import context_parameter
 
 if TYPE_CHECKING:
@@ -292,10 +284,7 @@ class FastMCP(HighLevelServer, Generic[LifespanResultT]):
     async def list_resource_templates(self) -> list[features.ResourceTemplate]:
         return [
             features.ResourceTemplate(
-                uriTemplate=template.uri_template,
-                name=template.name,
-                mimeType=template.mime_type,
-                **_shown(template),
+                uriTemplate=template.uri_template, name=template.name, mimeType=template.mime_type, **_shown(template)
             )
             for template in self._resource_manager.list_templates()
         ]
