@@ -35,8 +35,7 @@ class ClientRegistrationOptions(BaseModel, extra="allow"):
     """An option of authorization servers. It has no effect."""
 
 
-class RevocationOptions(BaseModel, extra="allow"):
-    """An option of authorization servers. It has no effect."""
+RevocationOptions = ClientRegistrationOptions
 
 
 class AuthSettings(BaseModel):

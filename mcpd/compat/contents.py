@@ -31,14 +31,8 @@ _SDK_AUDIO = {name: f"audio/{name}" for name in ("wav", "ogg", "flac", "aac")}
 _SDK_AUDIO |= {"mp3": "audio/mpeg", "m4a": "audio/mp4"}
 _AUDIO = {**_SDK_AUDIO, "opus": "audio/ogg", "webm": "audio/webm", "aiff": "audio/aiff", "aif": "audio/aiff"}
 _IMAGES = {"jpg": "image/jpeg", "svg": "image/svg+xml", "tif": "image/tiff"}
-_FILES = dict.fromkeys(("plain", "txt", "text"), "text/plain")
-_FILES |= {
-    "csv": "text/csv",
-    "html": "text/html",
-    "htm": "text/html",
-    "md": "text/markdown",
-    "markdown": "text/markdown",
-}
+_FILES = dict.fromkeys(("plain", "txt", "text"), "text/plain") | {"csv": "text/csv"}
+_FILES |= dict.fromkeys(("html", "htm"), "text/html") | dict.fromkeys(("md", "markdown"), "text/markdown")
 
 
 class _Media:
@@ -195,7 +189,7 @@ def as_block(value: Any) -> Any:
 
 # -- resources -------------------------------------------------------------------------------
 
-# Each library's `Resource` is combined with these, in `sdk.resources` and `fastmcp.resources`.
+# Each library's `Resource` is combined with these.
 
 MimeType = Annotated[str, BeforeValidator(lambda value: value or "text/plain")]
 
@@ -208,6 +202,8 @@ class _Held(BaseModel):
 
 
 class HoldsText(_Held):
+    """A resource that holds a text."""
+
     text: str
 
     async def read(self) -> str:
@@ -215,6 +211,8 @@ class HoldsText(_Held):
 
 
 class HoldsBytes(_Held):
+    """A resource that holds bytes."""
+
     data: bytes
 
     async def read(self) -> bytes:
@@ -222,7 +220,7 @@ class HoldsBytes(_Held):
 
 
 class AtAddress(_Held):
-    """A resource that is fetched from an HTTP address. It needs httpx."""
+    """A resource that is fetched from an HTTP address."""
 
     url: str
     mime_type: MimeType = "application/json"
@@ -250,7 +248,7 @@ class _AtPath(_Held):
 
 
 class HoldsFile(_AtPath):
-    """A file, which is read as bytes unless its MIME type is one of text."""
+    """A file."""
 
     is_binary: bool = False
     encoding: str | None = None
@@ -269,7 +267,7 @@ class HoldsFile(_AtPath):
 
 
 class HoldsFolder(_AtPath):
-    """The names of the files in a folder, as JSON."""
+    """The names of the files in a folder."""
 
     recursive: bool = False
     pattern: str | None = None
@@ -292,3 +290,20 @@ class HoldsFolder(_AtPath):
         except Exception as error:
             raise self.failure(f"Error reading directory {self.path}", error) from error
         return json.dumps({"files": [str(file.relative_to(self.path)) for file in files]}, indent=2)
+
+
+_KINDS: dict[str, type[_Held]] = {
+    "TextResource": HoldsText,
+    "BinaryResource": HoldsBytes,
+    "HttpResource": AtAddress,
+    "DirectoryResource": HoldsFolder,
+    "FileResource": HoldsFile,
+}
+
+
+def resource_classes(base: type, module: str) -> tuple[Any, ...]:
+    """Return a library's classes of texts, bytes, addresses, folders and files, which derive from its `Resource`."""
+    return tuple(
+        type(name, (kind, base), {"__module__": module, "__qualname__": name, "__doc__": kind.__doc__})
+        for name, kind in _KINDS.items()
+    )

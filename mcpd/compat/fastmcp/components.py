@@ -22,7 +22,7 @@ from pydantic import (
 )
 from pydantic.json_schema import GenerateJsonSchema
 
-from mcpd.compat.contents import AtAddress, HoldsBytes, HoldsFile, HoldsFolder, HoldsText, MimeType
+from mcpd.compat.contents import MimeType, resource_classes
 from mcpd.compat.errors import FastMCPError, McpError, PromptError, ResourceError, ToolError, ValidationError
 from mcpd.compat.install import refuse
 from mcpd.compat.lowlevel.server import resource_contents
@@ -470,29 +470,16 @@ class FunctionResource(Resource):
         return await contents.read() if isinstance(contents, Resource) else contents
 
 
-class TextResource(HoldsText, Resource):
-    """A resource that holds a text."""
+TextResource, BinaryResource, HttpResource, DirectoryResource, _FileResource = resource_classes(Resource, __name__)
 
 
-class BinaryResource(HoldsBytes, Resource):
-    """A resource that holds bytes."""
-
-
-class HttpResource(AtAddress, Resource):
-    """A resource that is fetched from an HTTP address."""
-
-
-class FileResource(HoldsFile, Resource):
+class FileResource(_FileResource):  # type: ignore[misc]  # it is made by a function
     """A file. `is_binary` is decided by the MIME type unless it is given."""
 
     encoding: str | None = "utf-8"
 
     def _reads_bytes(self) -> bool:
         return self.is_binary if "is_binary" in self.model_fields_set else super()._reads_bytes()
-
-
-class DirectoryResource(HoldsFolder, Resource):
-    """The names of the files in a folder."""
 
 
 def resource(uri: str, **options: Any) -> Any:

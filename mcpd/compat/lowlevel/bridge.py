@@ -15,14 +15,6 @@ from pydantic import BaseModel, ValidationError
 
 from mcpd.compat.errors import McpError, WireError
 from mcpd.compat.types import features
-from mcpd.compat.types.features import (
-    URL_ELICITATION_REQUIRED,
-    BaseNotification,
-    BaseRequest,
-    ErrorData,
-    PaginatedRequestParams,
-    RequestParams,
-)
 from mcpd.errors import (
     InvalidParams,
     LocalProtocolError,
@@ -48,7 +40,7 @@ log = logging.getLogger("mcpd")
 
 _REQUESTS = {method: request for method, request in REQUESTS.items() if method != "ping"}  # mcpd answers pings itself
 
-_NOTIFICATIONS: dict[str, type[BaseNotification]] = {
+_NOTIFICATIONS: dict[str, type[features.BaseNotification]] = {
     "notifications/progress": features.ProgressNotification,
     "notifications/roots/list_changed": features.RootsListChangedNotification,
 }
@@ -179,7 +171,7 @@ class _Bridge:
             exchange.call.session.watch(params.uri)
             return EmptyResult()
 
-    def _context(self, exchange: Exchange, request: BaseRequest) -> RequestContext[Any, Any, Any]:
+    def _context(self, exchange: Exchange, request: features.BaseRequest) -> RequestContext[Any, Any, Any]:
         params = request.params
         # Servers keep session objects beyond a request, so there is one for each session.
         session = self._sessions.get(exchange.call.session)
@@ -192,7 +184,7 @@ class _Bridge:
 
         return RequestContext(
             request_id=exchange.request_id,
-            meta=params.meta if isinstance(params, RequestParams) else None,
+            meta=params.meta if isinstance(params, features.RequestParams) else None,
             session=session,
             lifespan_context={} if self._app.lifespan is lifespan else exchange.lifespan,
             request=request_of(exchange.origin),
@@ -201,14 +193,14 @@ class _Bridge:
 
     def _result(self, method: str, result: Any) -> Any:
         result = getattr(result, "root", result)  # of a `ServerResult`
-        if isinstance(result, ErrorData):
+        if isinstance(result, features.ErrorData):
             raise WireError(result.code, result.message, result.data)
         if isinstance(result, BaseModel):
             return result_of(method, result, keeps_unknown=self._app.keeps_unknown)
         raise WireError(0, f"the handler of {method} returned {type(result).__qualname__} instead of a result")
 
 
-def _request(method: str, exchange: Exchange) -> BaseRequest:
+def _request(method: str, exchange: Exchange) -> features.BaseRequest:
     try:
         return _REQUESTS[method].model_validate(_message(method, exchange))
     except ValidationError:
@@ -234,11 +226,11 @@ def _error_answer(error: Exception, exchange: Exchange, method: str) -> BaseExce
     return WireError(0, str(error))
 
 
-def _mcp_error(error: ErrorData, exchange: Exchange) -> BaseException:
+def _mcp_error(error: features.ErrorData, exchange: Exchange) -> BaseException:
     # Returns an author's error response. URL elicitations are requested in the way of the protocol version.
     pages = error.data.get("elicitations") if isinstance(error.data, dict) else None
     # Any other error is sent as it is, with the author's code.
-    if error.code != URL_ELICITATION_REQUIRED or not pages:
+    if error.code != features.URL_ELICITATION_REQUIRED or not pages:
         return WireError(error.code, error.message, error.data)
     if exchange.call.version.has_error(UrlElicitationRequired):
         return UrlElicitationRequired(pages, error.message)
@@ -283,14 +275,14 @@ async def _entries(app: Any) -> Entries:
 async def _pages(app: Any, method: str) -> AsyncIterator[dict[str, Any]]:
     request = REQUESTS[method]
     list_page = app.request_handlers.get(request)
-    params: PaginatedRequestParams | None = None
+    params: features.PaginatedRequestParams | None = None
     while list_page is not None:
         result: Any = await list_page(request.model_validate({"method": method, "params": params}))
         page = as_json(getattr(result, "root", result))
         yield page
         if page.get("nextCursor") is None:
             return
-        params = PaginatedRequestParams(cursor=page["nextCursor"])
+        params = features.PaginatedRequestParams(cursor=page["nextCursor"])
 
 
 class _Inspected(ToolEntry, ResourceEntry, TemplateEntry, PromptEntry):

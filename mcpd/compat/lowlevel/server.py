@@ -17,15 +17,6 @@ from mcpd import __version__
 from mcpd.compat.errors import UrlElicitationRequiredError
 from mcpd.compat.install import current_program, is_taken_over, refuse
 from mcpd.compat.types import features
-from mcpd.compat.types.features import (
-    BaseRequest,
-    BlobResourceContents,
-    Icon,
-    Model,
-    PaginatedResult,
-    TextContent,
-    TextResourceContents as TextContents,
-)
 from .session import Handler, RequestContext, RequestT, add_handler, add_handlers, lifespan, request_ctx
 from .wire import schema_problem
 
@@ -51,7 +42,7 @@ class NotificationOptions:
     tools_changed: bool = False
 
 
-class InitializationOptions(Model):
+class InitializationOptions(features.Model):
     """The members that a server sends in the handshake."""
 
     server_name: str
@@ -59,7 +50,7 @@ class InitializationOptions(Model):
     capabilities: features.ServerCapabilities
     instructions: str | None = None
     website_url: str | None = None
-    icons: list[Icon] | None = None
+    icons: list[features.Icon] | None = None
 
 
 @dataclass
@@ -87,7 +78,7 @@ class Server(Generic[LifespanResultT, RequestT]):
         version: str | None = None,
         instructions: str | None = None,
         website_url: str | None = None,
-        icons: list[Icon] | None = None,
+        icons: list[features.Icon] | None = None,
         lifespan: Lifespan = lifespan,
         *,
         title: str | None = None,
@@ -134,7 +125,9 @@ class Server(Generic[LifespanResultT, RequestT]):
         request, result = features.ListResourceTemplatesRequest, features.ListResourceTemplatesResult
         return self._lists(request, result, "resourceTemplates")
 
-    def _lists(self, request: type[BaseRequest], result: type[PaginatedResult], member: str) -> Decorator:
+    def _lists(
+        self, request: type[features.BaseRequest], result: type[features.PaginatedResult], member: str
+    ) -> Decorator:
         async def answer(function: Any, message: Any) -> Any:
             listed = await (function(message) if _takes(function, request) else function())
             page: Any = listed if isinstance(listed, result) else result(**{member: listed})
@@ -148,7 +141,7 @@ class Server(Generic[LifespanResultT, RequestT]):
 
     # -- other requests ----------------------------------------------------------------------
 
-    def _handles(self, request: type[BaseRequest], answer: Callable[[Any, Any], Awaitable[Any]]) -> Decorator:
+    def _handles(self, request: type[features.BaseRequest], answer: Callable[[Any, Any], Awaitable[Any]]) -> Decorator:
         # Returns a decorator whose function serves a request: `answer(function, message)` returns the result.
         def register(function: F) -> F:
             async def handle(message: Any) -> features.ServerResult:
@@ -239,7 +232,7 @@ class Server(Generic[LifespanResultT, RequestT]):
         """Register a function that is called with the lowest level of log messages that a client wants."""
         return self._notes(features.SetLevelRequest, "level")
 
-    def _notes(self, request: type[BaseRequest], member: str) -> Decorator:
+    def _notes(self, request: type[features.BaseRequest], member: str) -> Decorator:
         async def answer(function: Any, message: Any) -> features.EmptyResult:
             await function(getattr(message.params, member))
             return features.EmptyResult()
@@ -427,7 +420,7 @@ async def _ping(message: Any) -> features.ServerResult:
     return features.ServerResult(features.EmptyResult())
 
 
-def _takes(function: Callable[..., Any], request: type[BaseRequest]) -> bool:
+def _takes(function: Callable[..., Any], request: type[features.BaseRequest]) -> bool:
     # Returns whether a list function takes the request: by its annotation, or without one by a missing default.
     first = None
     try:
@@ -448,7 +441,7 @@ def _tool_result(returned: Any, tool: features.Tool | None) -> features.CallTool
     if isinstance(returned, tuple) and len(returned) == 2:
         blocks, structured = returned
     elif isinstance(returned, dict):
-        blocks, structured = [TextContent(text=json.dumps(returned, indent=2))], returned
+        blocks, structured = [features.TextContent(text=json.dumps(returned, indent=2))], returned
     elif not isinstance(returned, Iterable):
         return failed_result(f"Unexpected return type from tool: {type(returned).__name__}")
 
@@ -463,12 +456,14 @@ def _tool_result(returned: Any, tool: features.Tool | None) -> features.CallTool
 
 def failed_result(text: str) -> features.CallToolResult:
     """Return the result of a tool that failed with this message for the model."""
-    return features.CallToolResult(content=[TextContent(text=text)], isError=True)
+    return features.CallToolResult(content=[features.TextContent(text=text)], isError=True)
 
 
 def resource_contents(uri: Any, data: str | bytes, mime_type: str | None, meta: Any) -> Any:
     if isinstance(data, bytes):
         blob = b64encode(data).decode()
-        return BlobResourceContents(uri=uri, mimeType=mime_type or "application/octet-stream", blob=blob, meta=meta)
+        return features.BlobResourceContents(
+            uri=uri, mimeType=mime_type or "application/octet-stream", blob=blob, meta=meta
+        )
 
-    return TextContents(uri=uri, mimeType=mime_type or "text/plain", text=data, meta=meta)
+    return features.TextResourceContents(uri=uri, mimeType=mime_type or "text/plain", text=data, meta=meta)

@@ -17,7 +17,6 @@ from msgspec.json import decode
 from pydantic import BaseModel
 
 from mcpd.compat.types import features
-from mcpd.compat.types.features import BaseRequest
 from mcpd.errors import InternalError, LocalProtocolError
 from mcpd.protocol.jsonrpc import explain
 from mcpd.protocol.types import features as structs, interaction
@@ -29,7 +28,7 @@ log = logging.getLogger("mcpd")
 
 S = TypeVar("S", bound=Struct)
 
-REQUESTS: dict[str, type[BaseRequest]] = {
+REQUESTS: dict[str, type[features.BaseRequest]] = {
     "ping": features.PingRequest,
     "tools/list": features.ListToolsRequest,
     "tools/call": features.CallToolRequest,
@@ -138,7 +137,7 @@ _QUESTIONS: dict[str, tuple[type[Struct], type[Struct], dict[str, Any]]] = {
 }
 
 
-def question_of(request: BaseRequest) -> Question:
+def question_of(request: features.BaseRequest) -> Question:
     """Return a request to a client as mcpd's `Question`. Raises LocalProtocolError for other requests."""
     method = request.method
     if method not in REFUSALS:

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Self
 import pydantic_core
 from pydantic import AnyUrl, BaseModel, ConfigDict, Field, TypeAdapter, ValidationInfo, field_validator, validate_call
 
-from mcpd.compat.contents import AtAddress, HoldsBytes, HoldsFile, HoldsFolder, HoldsText, as_block
+from mcpd.compat.contents import as_block, resource_classes
 from mcpd.compat.errors import ResourceNotFoundError, ToolError, UrlElicitationRequiredError
 from mcpd.compat.install import serves_in_threads
 from mcpd.compat.types import features
@@ -316,24 +316,7 @@ class Resource(BaseModel, ABC):
         """Return the contents."""
 
 
-class TextResource(HoldsText, Resource):
-    """A resource that holds a text."""
-
-
-class BinaryResource(HoldsBytes, Resource):
-    """A resource that holds bytes."""
-
-
-class HttpResource(AtAddress, Resource):
-    """A resource that is fetched from an HTTP address."""
-
-
-class FileResource(HoldsFile, Resource):
-    """A file."""
-
-
-class DirectoryResource(HoldsFolder, Resource):
-    """The names of the files in a folder."""
+TextResource, BinaryResource, HttpResource, DirectoryResource, FileResource = resource_classes(Resource, __name__)
 
 
 class FunctionResource(Resource):

@@ -316,11 +316,7 @@ class FastMCP(HighLevelServer, Generic[LifespanResultT]):
     async def list_prompts(self) -> list[features.Prompt]:
         return [
             features.Prompt(
-                name=prompt.name,
-                title=prompt.title,
-                description=prompt.description,
-                arguments=prompt.arguments or [],
-                icons=prompt.icons,
+                name=prompt.name, arguments=prompt.arguments or [], **_shown(prompt, "title", "description", "icons")
             )
             for prompt in self._prompt_manager.list_prompts()
         ]
@@ -347,8 +343,9 @@ def _check_called(argument: Any, decorator: str, usage: str) -> None:
         )
 
 
-def _shown(component: Any) -> dict[str, Any]:
-    return {name: getattr(component, name) for name in ("title", "description", "annotations", "icons", "meta")}
+def _shown(component: Any, *names: str) -> dict[str, Any]:
+    names = names or ("title", "description", "annotations", "icons", "meta")
+    return {name: getattr(component, name) for name in names}
 
 
 def _is_scalar(structured: dict[str, Any]) -> bool:

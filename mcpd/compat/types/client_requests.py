@@ -5,22 +5,6 @@ from typing import Any, Literal, TypeAlias
 from pydantic import FileUrl, TypeAdapter
 
 from . import features
-from .features import (
-    AudioContent,
-    BareRequest,
-    BaseNotification,
-    BaseRequest,
-    ContentBlock,
-    ImageContent,
-    MetaModel,
-    Model,
-    NotificationParams,
-    RequestParams,
-    Result,
-    Role,
-    TaggedModel,
-    TextContent,
-)
 
 # -- sampling, elicitation and roots ---------------------------------------------------------
 
@@ -28,26 +12,28 @@ IncludeContext = Literal["none", "thisServer", "allServers"]
 StopReason = Literal["endTurn", "stopSequence", "maxTokens", "toolUse"] | str
 
 
-class ToolUseContent(TaggedModel, MetaModel):
+class ToolUseContent(features.TaggedModel, features.MetaModel):
     type: Literal["tool_use"] = "tool_use"
     name: str
     id: str
     input: dict[str, Any]
 
 
-class ToolResultContent(TaggedModel, MetaModel):
+class ToolResultContent(features.TaggedModel, features.MetaModel):
     type: Literal["tool_result"] = "tool_result"
     toolUseId: str
-    content: list[ContentBlock] = []
+    content: list[features.ContentBlock] = []
     structuredContent: dict[str, Any] | None = None
     isError: bool | None = None
 
 
-SamplingMessageContentBlock: TypeAlias = TextContent | ImageContent | AudioContent | ToolUseContent | ToolResultContent
-SamplingContent: TypeAlias = TextContent | ImageContent | AudioContent
+SamplingMessageContentBlock: TypeAlias = (
+    features.TextContent | features.ImageContent | features.AudioContent | ToolUseContent | ToolResultContent
+)
+SamplingContent: TypeAlias = features.TextContent | features.ImageContent | features.AudioContent
 
 
-class _HasContent(Model):
+class _HasContent(features.Model):
     content: Any
 
     @property
@@ -56,27 +42,27 @@ class _HasContent(Model):
         return self.content if isinstance(self.content, list) else [self.content]
 
 
-class SamplingMessage(_HasContent, MetaModel):
-    role: Role
+class SamplingMessage(_HasContent, features.MetaModel):
+    role: features.Role
     content: SamplingMessageContentBlock | list[SamplingMessageContentBlock]
 
 
-class ModelHint(Model):
+class ModelHint(features.Model):
     name: str | None = None
 
 
-class ModelPreferences(Model):
+class ModelPreferences(features.Model):
     hints: list[ModelHint] | None = None
     costPriority: float | None = None
     speedPriority: float | None = None
     intelligencePriority: float | None = None
 
 
-class ToolChoice(Model):
+class ToolChoice(features.Model):
     mode: Literal["auto", "required", "none"] | None = None
 
 
-class CreateMessageRequestParams(RequestParams):
+class CreateMessageRequestParams(features.RequestParams):
     messages: list[SamplingMessage]
     modelPreferences: ModelPreferences | None = None
     systemPrompt: str | None = None
@@ -89,48 +75,48 @@ class CreateMessageRequestParams(RequestParams):
     toolChoice: ToolChoice | None = None
 
 
-class CreateMessageRequest(BaseRequest):
+class CreateMessageRequest(features.BaseRequest):
     method: Literal["sampling/createMessage"] = "sampling/createMessage"
     params: CreateMessageRequestParams
 
 
-class CreateMessageResult(Result):
-    role: Role
+class CreateMessageResult(features.Result):
+    role: features.Role
     content: SamplingContent
     model: str
     stopReason: StopReason | None = None
 
 
-class CreateMessageResultWithTools(_HasContent, Result):
-    role: Role
+class CreateMessageResultWithTools(_HasContent, features.Result):
+    role: features.Role
     content: SamplingMessageContentBlock | list[SamplingMessageContentBlock]
     model: str
     stopReason: StopReason | None = None
 
 
-class Root(MetaModel):
+class Root(features.MetaModel):
     uri: FileUrl
     name: str | None = None
 
 
-class ListRootsRequest(BareRequest):
+class ListRootsRequest(features.BareRequest):
     method: Literal["roots/list"] = "roots/list"
 
 
-class ListRootsResult(Result):
+class ListRootsResult(features.Result):
     roots: list[Root]
 
 
 ElicitRequestedSchema: TypeAlias = dict[str, Any]
 
 
-class ElicitRequestFormParams(RequestParams):
+class ElicitRequestFormParams(features.RequestParams):
     mode: Literal["form"] = "form"
     message: str
     requestedSchema: ElicitRequestedSchema
 
 
-class ElicitRequestURLParams(RequestParams):
+class ElicitRequestURLParams(features.RequestParams):
     mode: Literal["url"] = "url"
     message: str
     url: str
@@ -140,26 +126,26 @@ class ElicitRequestURLParams(RequestParams):
 ElicitRequestParams: TypeAlias = ElicitRequestURLParams | ElicitRequestFormParams
 
 
-class ElicitRequest(BaseRequest):
+class ElicitRequest(features.BaseRequest):
     method: Literal["elicitation/create"] = "elicitation/create"
     params: ElicitRequestParams
 
 
-class ElicitResult(Result):
+class ElicitResult(features.Result):
     action: Literal["accept", "decline", "cancel"]
     content: dict[str, str | int | float | bool | list[str] | None] | None = None
 
 
-class ElicitCompleteNotificationParams(NotificationParams):
+class ElicitCompleteNotificationParams(features.NotificationParams):
     elicitationId: str
 
 
-class ElicitCompleteNotification(BaseNotification):
+class ElicitCompleteNotification(features.BaseNotification):
     method: Literal["notifications/elicitation/complete"] = "notifications/elicitation/complete"
     params: ElicitCompleteNotificationParams
 
 
-class ElicitationRequiredErrorData(Model):
+class ElicitationRequiredErrorData(features.Model):
     elicitations: list[ElicitRequestURLParams]
 
 
@@ -171,7 +157,7 @@ InputRequests: TypeAlias = dict[str, InputRequest]
 InputResponses: TypeAlias = dict[str, InputResponse]
 
 
-class InputRequiredResult(Result):
+class InputRequiredResult(features.Result):
     """A result of 2026-07-28 that asks the client for input. Its `requestState` comes back with the responses."""
 
     resultType: Literal["input_required"] = "input_required"
@@ -190,7 +176,7 @@ def parse_responses(members: dict[str, Any] | None) -> InputResponses | None:
 
 def parse_request(request: Any) -> InputRequest:
     """Return a request of an `InputRequiredResult` as a model; it may be a dict."""
-    if isinstance(request, BaseRequest):
+    if isinstance(request, features.BaseRequest):
         return request  # type: ignore[return-value]
 
     message: InputRequest = TypeAdapter(InputRequest).validate_python(request)
