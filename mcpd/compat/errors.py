@@ -13,7 +13,6 @@ from mcpd.errors import ProtocolError
 if TYPE_CHECKING:
     from mcpd.compat.types.client_requests import ElicitRequestURLParams
 
-
 # -- error responses -------------------------------------------------------------------------
 
 

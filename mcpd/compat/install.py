@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from mcpd.server.app import Server
     from mcpd.server.settings import Settings
 
-
 log = logging.getLogger("mcpd")
 
 _IMPORT_ERRORS = frozenset(("ImportError", "ModuleNotFoundError"))

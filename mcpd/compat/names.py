@@ -191,11 +191,8 @@ _FASTMCP_RESOURCES = Names.of(
     "BinaryResource DirectoryResource FileResource FunctionResource FunctionResourceTemplate HttpResource Resource "
     "ResourceContent ResourceResult ResourceTemplate TextResource resource",
 )
-_FASTMCP_PROMPTS = (
-    Names.of("fastmcp.components", "FunctionPrompt Message Prompt PromptResult prompt")
-    | Names.of("types.features", "PromptMessage")
-    | Names.of("sdk.components", "PromptArgument")
-)
+_FASTMCP_PROMPTS = Names.of("fastmcp.components", "FunctionPrompt Message Prompt PromptResult prompt")
+_FASTMCP_PROMPTS |= Names.of("types.features", "PromptMessage") | Names.of("sdk.components", "PromptArgument")
 
 _FASTMCP = {
     "fastmcp": _SERVER

@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from mcpd.server.settings import Settings
     from mcpd.transports.routes import RouteRequest
 
-
 FASTMCP_VERSION = "4.2.3"
 """The version of `fastmcp` whose lists and results are reproduced."""
 
@@ -62,7 +61,10 @@ class _Settings(BaseModel):
 
     @classmethod
     def load(cls, arguments: dict[str, Any]) -> Self:
-        # Returns the given settings, completed by the environment. Raises pydantic's ValidationError.
+        # Returns the arguments of a constructor, completed by the environment. Raises pydantic's ValidationError, and
+        # TypeError for an unknown one.
+        if unknown := [name for name in arguments if name not in cls.model_fields]:
+            raise TypeError(f"FastMCP.__init__() got an unexpected keyword argument {unknown[0]!r}")
         values = dict(arguments)
         for name, field in cls.model_fields.items():
             text = os.environ.get(f"FASTMCP_{name.upper()}")
@@ -90,15 +92,6 @@ class SdkSettings(_Settings):
     auth: Any = None
     transport_security: Any = None
 
-    @classmethod
-    def of(cls, arguments: dict[str, Any]) -> Self:
-        """Return the settings of a constructor. Raises TypeError for an unknown one."""
-        unknown = [name for name in arguments if name not in cls.model_fields]
-        if unknown:
-            raise TypeError(f"FastMCP.__init__() got an unexpected keyword argument {unknown[0]!r}")
-
-        return cls.load(arguments)
-
 
 class FastMCPSettings(_Settings):
     """`fastmcp.settings`. Unknown settings are kept and have no effect."""
@@ -115,15 +108,11 @@ class FastMCPSettings(_Settings):
     decorator_mode: str = "function"
 
 
-_loaded: list[FastMCPSettings] = []
-
-
 def __getattr__(name: str) -> Any:
     if name != "settings":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    if not _loaded:
-        _loaded.append(FastMCPSettings.load({}))
-    return _loaded[0]
+    globals()[name] = settings = FastMCPSettings.load({})
+    return settings
 
 
 def get_logger(name: str) -> logging.Logger:

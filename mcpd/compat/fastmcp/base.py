@@ -225,12 +225,11 @@ class Visibility:
     def enabled(self, components: Iterable[Any], overrides: Visibility | None) -> list[Any]:
         """Return the components that are enabled. The rules of `overrides` come first."""
         rules = [*self._rules, *(overrides._rules if overrides else ())]
-        return [component for component in components if _is_enabled(component, rules)]
-
-
-def _is_enabled(component: Any, rules: list[Rule]) -> bool:
-    enabled: bool = component.enabled
-    return next((rule.enables for rule in reversed(rules) if rule.matches(component)), enabled)
+        return [
+            component
+            for component in components
+            if next((rule.enables for rule in reversed(rules) if rule.matches(component)), component.enabled)
+        ]
 
 
 class VisibilityTransform:

@@ -37,7 +37,6 @@ from .functions import Function, ToolResult, described, dropped_lines, is_object
 
 log = logging.getLogger("mcpd")
 
-
 NotSet: Any = object()
 """The default of `output_schema`: the schema of the return annotation."""
 
@@ -78,7 +77,12 @@ class Tool(Component):
         if isinstance(annotations, dict):
             annotations = features.ToolAnnotations(**annotations)
         for hidden in exclude_args or ():
-            _hide(function, hidden)
+            parameter = function.signature.parameters.get(hidden)
+            if parameter is None:
+                raise ValueError(f"Parameter '{hidden}' in exclude_args does not exist in function.")
+            if parameter.default is parameter.empty:
+                raise ValueError(f"Parameter '{hidden}' in exclude_args must have a default value.")
+            function.arguments.pop(hidden, None)
 
         description, parameters = _input_schema(function)
         schema = result_schema(function.returns) if output_schema is NotSet else output_schema
@@ -159,15 +163,6 @@ class FunctionTool(Tool):
             if not limit.expired():
                 raise
             raise McpError(-32000, f"Tool '{self.name}' execution timed out after {self.timeout}s") from None
-
-
-def _hide(function: Function, name: str) -> None:
-    parameter = function.signature.parameters.get(name)
-    if parameter is None:
-        raise ValueError(f"Parameter '{name}' in exclude_args does not exist in function.")
-    if parameter.default is parameter.empty:
-        raise ValueError(f"Parameter '{name}' in exclude_args must have a default value.")
-    function.arguments.pop(name, None)
 
 
 def _input_schema(function: Function) -> tuple[str | None, dict[str, Any]]:

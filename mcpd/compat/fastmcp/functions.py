@@ -34,12 +34,6 @@ from mcpd.server.functions.docstring import parse
 from .context import CurrentContext, Dependency, OptionalCurrentContext, resolve
 
 
-def _function_name(fn: Any) -> str:
-    while isinstance(fn, functools.partial) and not hasattr(fn, "__name__"):
-        fn = fn.func
-    return getattr(fn, "__name__", None) or type(fn).__name__
-
-
 class Function:
     """A function for a component. `kind` is the plural that errors name, such as "tools".
 
@@ -47,7 +41,10 @@ class Function:
     """
 
     def __init__(self, fn: Any, kind: str, *, name: str | None = None, takes_keywords: bool = False) -> None:
-        self.name = _function_name(fn)
+        named = fn
+        while isinstance(named, functools.partial) and not hasattr(named, "__name__"):
+            named = named.func
+        self.name = getattr(named, "__name__", None) or type(named).__name__
         self.component_name = name or self.name
         self._original = fn
         # A callable object is called by its method, whose signature has the parameters.

@@ -461,7 +461,9 @@ class ResponseCachingMiddleware(Middleware):
     async def on_request(self, context: MiddlewareContext[Any], call_next: Any) -> Any:
         name, seconds = _SETTINGS.get(context.method or "", ("", 0))
         settings = self._settings.get(name) or {}
-        if not seconds or settings.get("enabled") is False or not _applies(settings, context.message):
+        tool, included = getattr(context.message, "name", None), settings.get("included_tools")
+        is_included = (included is None or tool in included) and tool not in (settings.get("excluded_tools") or ())
+        if not seconds or settings.get("enabled") is False or not is_included:
             return await call_next(context)
 
         # A result may depend on the caller, so it is cached for the same caller only.
@@ -480,9 +482,3 @@ class ResponseCachingMiddleware(Middleware):
             if len(self._cached) > _MAX_CACHED:
                 self._cached.popitem(last=False)
         return result
-
-
-def _applies(settings: Any, message: Any) -> bool:
-    name = getattr(message, "name", None)
-    included, excluded = settings.get("included_tools"), settings.get("excluded_tools")
-    return (included is None or name in included) and (excluded is None or name not in excluded)

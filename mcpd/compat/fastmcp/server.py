@@ -64,21 +64,12 @@ _OTHER_OPTIONS = frozenset(
      "stateless_http", "streamable_http_path", "tool_serializer")
 )  # fmt: skip
 # Options whose effect an author would miss, with the value that has none.
-_UNUSED: dict[str, Any] = {
-    "cache_expiration_seconds": None,
-    "cache_scope": None,
-    "cache_ttl": None,
-    "client_log_level": None,
-    "dereference_schemas": True,
-    "experimental_capabilities": None,
-    "request_state_security": None,
-    "resource_prefix_format": "path",
-    "resource_security": None,
-    "sampling_handler": None,
-    "sampling_handler_behavior": "fallback",
-    "session_state_store": None,
-    "tasks": False,
-}
+_UNUSED: dict[str, Any] = dict.fromkeys(
+    ("cache_expiration_seconds", "cache_scope", "cache_ttl", "client_log_level", "experimental_capabilities",
+     "request_state_security", "resource_security", "sampling_handler", "session_state_store")
+)  # fmt: skip
+_UNUSED |= {"dereference_schemas": True, "resource_prefix_format": "path", "tasks": False}
+_UNUSED |= {"sampling_handler_behavior": "fallback"}
 
 
 class _Kind(NamedTuple):
@@ -88,28 +79,25 @@ class _Kind(NamedTuple):
     plural: str
     request: Callable[[], BaseRequest]
     result: type[Any]
-    renamed: Callable[[Mount, Any], dict[str, Any]]
-    """Returns the members of a mounted component that have other values here."""
-    own_name: Callable[[Mount, str], str | None]
-    """Returns the name that a component may have in a mounted server."""
+    key: str  # the member that has a component's name or URI
+    name_here: Callable[[Mount, str], str]  # returns the name of a mounted component
+    own_name: Callable[[Mount, str], str | None]  # returns the name that a component may have in a mounted server
 
 
 _TOOLS = _Kind(
-    "tool", "tools", features.ListToolsRequest, features.ListToolsResult,
-    lambda mount, tool: {"name": mount.tool_name(tool.name)}, Mount.own_tool_name,
-)  # fmt: skip
+    "tool", "tools", features.ListToolsRequest, features.ListToolsResult, "name", Mount.tool_name, Mount.own_tool_name
+)
 _RESOURCES = _Kind(
-    "resource", "resources", features.ListResourcesRequest, features.ListResourcesResult,
-    lambda mount, resource: {"uri": mount.uri(str(resource.uri))}, Mount.own_uri,
+    "resource", "resources", features.ListResourcesRequest, features.ListResourcesResult, "uri",
+    Mount.uri, Mount.own_uri,
 )  # fmt: skip
 _TEMPLATES = _Kind(
     "resource_template", "resource_templates", features.ListResourceTemplatesRequest,
-    features.ListResourceTemplatesResult,
-    lambda mount, template: {"uri_template": mount.uri(template.uri_template)}, Mount.own_uri,
+    features.ListResourceTemplatesResult, "uri_template", Mount.uri, Mount.own_uri,
 )  # fmt: skip
 _PROMPTS = _Kind(
-    "prompt", "prompts", features.ListPromptsRequest, features.ListPromptsResult,
-    lambda mount, prompt: {"name": mount.prompt_name(prompt.name)}, Mount.own_prompt_name,
+    "prompt", "prompts", features.ListPromptsRequest, features.ListPromptsResult, "name",
+    Mount.prompt_name, Mount.own_prompt_name,
 )  # fmt: skip
 
 
@@ -362,7 +350,8 @@ class FastMCP(HighLevelServer, Generic[LifespanResultT]):
             components = self._stores[kind].all()
             for mount in self.mounts:
                 for component in await getattr(mount.server, f"list_{kind.plural}")():
-                    components.append(component.model_copy(update=kind.renamed(mount, component)))
+                    name = kind.name_here(mount, str(getattr(component, kind.key)))
+                    components.append(component.model_copy(update={kind.key: name}))
             return self._enabled(components)
 
         request: Any = kind.request()

@@ -59,7 +59,11 @@ class CompatServer(McpdServer):
 
     async def find_entries(self) -> Entries:
         """Return what the server's list functions return now, for commands that inspect a server."""
-        return await _entries(self.original)
+        entries: dict[str, Any] = {}
+        for kind, method, member, key in _LISTS:
+            pages = [getattr(struct_of(page, RESULTS[method]), member) async for page in _pages(self.original, method)]
+            entries[kind] = [_Inspected(getattr(item, key), item) for page in pages for item in page] or None
+        return Entries(**entries)
 
 
 def mcpd_server(app: Any) -> McpdServer:
@@ -262,14 +266,6 @@ _LISTS = (
     ("prompts", "prompts/list", "prompts", "name"),
 )
 """For each kind of entry: the method that lists it, the member of its result, and the member that is the key."""
-
-
-async def _entries(app: Any) -> Entries:
-    entries: dict[str, Any] = {}
-    for kind, method, member, key in _LISTS:
-        pages = [getattr(struct_of(page, RESULTS[method]), member) async for page in _pages(app, method)]
-        entries[kind] = [_Inspected(getattr(item, key), item) for page in pages for item in page] or None
-    return Entries(**entries)
 
 
 async def _pages(app: Any, method: str) -> AsyncIterator[dict[str, Any]]:

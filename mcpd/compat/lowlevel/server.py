@@ -18,13 +18,12 @@ from mcpd.compat.errors import UrlElicitationRequiredError
 from mcpd.compat.install import current_program, is_taken_over, refuse
 from mcpd.compat.types import features
 from .session import Handler, RequestContext, RequestT, add_handler, add_handlers, lifespan, request_ctx
-from .wire import schema_problem
+from .wire import REQUESTS, RESULTS, schema_problem
 
 if TYPE_CHECKING:
     from mcpd.server.app import Server as McpdServer
     from mcpd.transports.authentication import Authenticator
     from .session import ServerSession
-
 
 F = TypeVar("F", bound=Callable[..., Any])
 LifespanResultT = TypeVar("LifespanResultT")
@@ -113,21 +112,20 @@ class Server(Generic[LifespanResultT, RequestT]):
 
     def list_tools(self) -> Decorator:
         """Register a function that returns the tools. With a parameter for the request, it returns one page."""
-        return self._lists(features.ListToolsRequest, features.ListToolsResult, "tools")
+        return self._lists("tools/list", "tools")
 
     def list_prompts(self) -> Decorator:
-        return self._lists(features.ListPromptsRequest, features.ListPromptsResult, "prompts")
+        return self._lists("prompts/list", "prompts")
 
     def list_resources(self) -> Decorator:
-        return self._lists(features.ListResourcesRequest, features.ListResourcesResult, "resources")
+        return self._lists("resources/list", "resources")
 
     def list_resource_templates(self) -> Decorator:
-        request, result = features.ListResourceTemplatesRequest, features.ListResourceTemplatesResult
-        return self._lists(request, result, "resourceTemplates")
+        return self._lists("resources/templates/list", "resourceTemplates")
 
-    def _lists(
-        self, request: type[features.BaseRequest], result: type[features.PaginatedResult], member: str
-    ) -> Decorator:
+    def _lists(self, method: str, member: str) -> Decorator:
+        request, result = REQUESTS[method], getattr(features, RESULTS[method].__name__)
+
         async def answer(function: Any, message: Any) -> Any:
             listed = await (function(message) if _takes(function, request) else function())
             page: Any = listed if isinstance(listed, result) else result(**{member: listed})
@@ -193,12 +191,7 @@ class Server(Generic[LifespanResultT, RequestT]):
                 contents = [ReadResourceContents(contents)]
             if not isinstance(contents, Iterable):
                 raise ValueError(f"Unexpected return type from read_resource: {type(contents)}")
-            return features.ReadResourceResult(
-                contents=[
-                    resource_contents(uri, part.content, part.mime_type, getattr(part, "meta", None))
-                    for part in contents
-                ]
-            )
+            return read_result(uri, contents)
 
         return self._handles(features.ReadResourceRequest, answer)
 
@@ -457,6 +450,11 @@ def _tool_result(returned: Any, tool: features.Tool | None) -> features.CallTool
 def failed_result(text: str) -> features.CallToolResult:
     """Return the result of a tool that failed with this message for the model."""
     return features.CallToolResult(content=[features.TextContent(text=text)], isError=True)
+
+
+def read_result(uri: Any, parts: Iterable[Any]) -> features.ReadResourceResult:
+    contents = [resource_contents(uri, part.content, part.mime_type, getattr(part, "meta", None)) for part in parts]
+    return features.ReadResourceResult(contents=contents)
 
 
 def resource_contents(uri: Any, data: str | bytes, mime_type: str | None, meta: Any) -> Any:

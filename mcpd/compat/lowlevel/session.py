@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from mcpd.compat.types import client_requests
     from mcpd.server.app import Server
 
-
 SessionT = TypeVar("SessionT")
 LifespanContextT = TypeVar("LifespanContextT")
 RequestT = TypeVar("RequestT")

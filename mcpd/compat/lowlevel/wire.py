@@ -29,20 +29,11 @@ log = logging.getLogger("mcpd")
 S = TypeVar("S", bound=Struct)
 
 REQUESTS: dict[str, type[features.BaseRequest]] = {
-    "ping": features.PingRequest,
-    "tools/list": features.ListToolsRequest,
-    "tools/call": features.CallToolRequest,
-    "resources/list": features.ListResourcesRequest,
-    "resources/templates/list": features.ListResourceTemplatesRequest,
-    "resources/read": features.ReadResourceRequest,
-    "resources/subscribe": features.SubscribeRequest,
-    "resources/unsubscribe": features.UnsubscribeRequest,
-    "prompts/list": features.ListPromptsRequest,
-    "prompts/get": features.GetPromptRequest,
-    "completion/complete": features.CompleteRequest,
-    "logging/setLevel": features.SetLevelRequest,
+    method: model
+    for method, model in features._MESSAGES.items()
+    if method != "initialize" and not method.startswith("notifications/")
 }
-"""The requests that a client may send, by method."""
+"""The requests that a client may send after the handshake, by method."""
 
 RESULTS: dict[str, type[Result]] = {
     "tools/list": structs.ListToolsResult,
@@ -57,14 +48,9 @@ RESULTS: dict[str, type[Result]] = {
 """The results of requests. Those of other methods are empty."""
 
 _EXTENSIBLE = (
-    structs.ToolAnnotations,
-    structs.Annotations,
-    structs.TextContent,
-    structs.ImageContent,
-    structs.AudioContent,
-    structs.ResourceLink,
-    structs.EmbeddedResource,
-)
+    structs.ToolAnnotations, structs.Annotations, structs.TextContent, structs.ImageContent, structs.AudioContent,
+    structs.ResourceLink, structs.EmbeddedResource,
+)  # fmt: skip
 """Structs that may have members beyond the specification, which clients receive, too."""
 
 

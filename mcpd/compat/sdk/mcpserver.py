@@ -30,7 +30,7 @@ from mcpd.compat.errors import (
     UnexpectedToolError,
 )
 from mcpd.compat.install import refuse, warn_of_unused
-from mcpd.compat.lowlevel.server import LifespanResultT, ReadResourceContents, Server, failed_result, resource_contents
+from mcpd.compat.lowlevel.server import LifespanResultT, ReadResourceContents, Server, failed_result, read_result
 from mcpd.compat.lowlevel.session import SharedContext, current_exchange, current_inputs, is_input_required, running
 from mcpd.compat.types import features
 from mcpd.compat.types.features import INTERNAL_ERROR, INVALID_PARAMS, ContentBlock, Icon
@@ -492,11 +492,7 @@ class MCPServer(FastMCP[LifespanResultT]):
             _log_failure("resource", uri, error, not isinstance(error, UnexpectedResourceError))
             code = INVALID_PARAMS if isinstance(error, ResourceNotFoundError) else INTERNAL_ERROR
             raise McpError(code, str(error), {"uri": uri}) from error
-        if not isinstance(result, list):
-            return result
-
-        contents = [resource_contents(uri, part.content, part.mime_type, part.meta) for part in result]
-        return features.ReadResourceResult(contents=contents)
+        return read_result(uri, result) if isinstance(result, list) else result
 
     async def read_resource(self, uri: Any, context: Any = None) -> Any:
         """Read a resource. Raises ResourceError, McpError."""

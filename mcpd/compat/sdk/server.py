@@ -143,7 +143,7 @@ class FastMCP(HighLevelServer, Generic[LifespanResultT]):
         # Servers pass tuples, too.
         if "dependencies" in settings:
             settings["dependencies"] = list(settings["dependencies"])
-        self.settings: SdkSettings = SdkSettings.of(settings)
+        self.settings: SdkSettings = SdkSettings.load(settings)
         self.dependencies = self.settings.dependencies
         self._routes = []
         tool_manager, resource_manager = self._managers

@@ -192,15 +192,10 @@ DEFAULT_NEGOTIATED_VERSION = "2025-03-26"
 
 ServerRequestType: Any = features.PingRequest | CreateMessageRequest | ListRootsRequest | ElicitRequest
 ServerNotificationType: Any = (
-    features.CancelledNotification
-    | features.ProgressNotification
-    | features.LoggingMessageNotification
-    | features.ResourceUpdatedNotification
-    | features.ResourceListChangedNotification
-    | features.ToolListChangedNotification
-    | features.PromptListChangedNotification
-    | ElicitCompleteNotification
-)
+    features.CancelledNotification | features.ProgressNotification | features.LoggingMessageNotification
+    | features.ResourceUpdatedNotification | features.ResourceListChangedNotification
+    | features.ToolListChangedNotification | features.PromptListChangedNotification | ElicitCompleteNotification
+)  # fmt: skip
 
 
 class ServerRequest(features.AnyOf):

@@ -551,13 +551,19 @@ class EmptyResult(Result):
 # -- requests and notifications --------------------------------------------------------------
 
 
+_MESSAGES: dict[str, Any] = {}
+"""The models of requests and notifications, by their methods."""
+
+
 def _message(name: str, method: str, params: Any = None, base: Any = None) -> Any:
-    # Returns the model of a request or notification, by its method and the model of its params.
+    # Returns the model of a request or notification. Keeps it under its method.
     general, bare = (BaseRequest, BareRequest) if name.endswith("Request") else (BaseNotification, BareNotification)
     fields: dict[str, Any] = {"method": (Literal[method], method)} | (
         {} if params is None else {"params": (params, ...)}
     )
-    return create_model(name, __base__=base or (bare if params is None else general), __module__=__name__, **fields)
+    base = base or (bare if params is None else general)
+    _MESSAGES[method] = model = create_model(name, __base__=base, __module__=__name__, **fields)
+    return model
 
 
 ListToolsRequest = _message("ListToolsRequest", "tools/list", base=PaginatedRequest)
@@ -592,17 +598,9 @@ PingRequest = _message("PingRequest", "ping")
 # -- any result of a server ------------------------------------------------------------------
 
 ServerResultType: TypeAlias = (
-    EmptyResult
-    | InitializeResult
-    | CompleteResult
-    | GetPromptResult
-    | ListPromptsResult
-    | ListResourcesResult
-    | ListResourceTemplatesResult
-    | ReadResourceResult
-    | CallToolResult
-    | ListToolsResult
-)
+    EmptyResult | InitializeResult | CompleteResult | GetPromptResult | ListPromptsResult | ListResourcesResult
+    | ListResourceTemplatesResult | ReadResourceResult | CallToolResult | ListToolsResult
+)  # fmt: skip
 
 
 class AnyOf(RootModel[Any]):
