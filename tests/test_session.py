@@ -6,12 +6,15 @@ What it does with messages is tested on the wire: test_eras, test_batch, test_di
 from __future__ import annotations
 
 import json
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
 from support.wire_schema import VERSIONS
 from support.wires import LEGACY, META, MODERN, each_version, envelope, initialize
 
+import mcpd
 from mcpd.errors import (
     InternalError,
     InvalidParams,
@@ -21,10 +24,25 @@ from mcpd.errors import (
     ProtocolError,
     ResourceNotFound,
 )
-from mcpd.protocol.envelope import ClientIdentity
-from mcpd.protocol.jsonrpc import Notification, Request, decode
+from mcpd.protocol.envelope import (
+    NAMES,
+    PROGRESS_TOKEN,
+    SERVER_INFO,
+    SUBSCRIPTION_ID,
+    ClientIdentity,
+    Envelope,
+    with_progress,
+)
+from mcpd.protocol.jsonrpc import Notification, Request, decode, encode
 from mcpd.protocol.session import Call, Opening, Phase, Session
-from mcpd.protocol.types.base import CancelledParams, EmptyResult, Implementation, ProgressParams
+from mcpd.protocol.types.base import (
+    CancelledParams,
+    ClientCapabilities,
+    EmptyResult,
+    Implementation,
+    ProgressParams,
+    SamplingCapability,
+)
 from mcpd.protocol.versions import table
 
 
@@ -270,6 +288,34 @@ def test_who_cannot_be_read_is_nobody() -> None:
     session = opened(MODERN)
     params = {"_meta": {**envelope(), f"{META}clientInfo": {"name": 5}}}
     assert session.receive_request(request("tools/list", 1, params)).client.info is None
+
+
+def test_a_server_reads_the_envelope_that_a_client_writes() -> None:
+    written = Envelope(
+        MODERN, Implementation(name="name", version="1"), ClientCapabilities(sampling=SamplingCapability())
+    )
+    written.set_log_level("error")
+    params = json.loads(encode(with_progress(written.wrap({"_meta": {"com.example/own": 1}}), 5)))
+    call = opened(MODERN).receive_request(request("tools/list", 1, params))
+    assert call.client.capabilities.sampling is not None
+    assert call.client.info == Implementation(name="name", version="1")
+    assert call.meta is not None
+    assert (call.version.name, call.log_level, call.meta.progress_token) == (MODERN, "error", 5)
+    assert params["_meta"].keys() == {*NAMES.values(), "com.example/own"}
+
+
+def test_the_members_of_the_envelope_are_named_and_read_in_one_module() -> None:
+    """A change of its rules concerns `envelope.py`, and a new member also the struct that decodes it."""
+    own = [name.removeprefix(META) for name in (*NAMES.values(), SERVER_INFO, SUBSCRIPTION_ID)]
+    fields = "|".join(NAMES.keys() - {"progress_token"})
+    named = re.compile(rf"(META}}|{META})({'|'.join(own)})\b|\"{PROGRESS_TOKEN}\"|\bmeta\.({fields})\b")
+    package = Path(mcpd.__file__).parent
+    places = {
+        file.relative_to(package).as_posix()
+        for file in package.rglob("*.py")
+        if named.search(file.read_text(encoding="utf-8")) and "compat" not in file.parts
+    }
+    assert places == {"protocol/envelope.py", "protocol/types/base.py"}
 
 
 # ------------------------------------------------------------------------------- speaking first

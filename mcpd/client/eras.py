@@ -29,9 +29,10 @@ from mcpd.errors import (
     TransportError,
     UnsupportedVersion,
 )
+from mcpd.protocol.envelope import SUBSCRIPTION_ID
 from mcpd.protocol.jsonrpc import MALFORMED, Id
 from mcpd.protocol.printable import printable
-from mcpd.protocol.types.base import META, LogLevel, ServerCapabilities
+from mcpd.protocol.types.base import LogLevel, ServerCapabilities
 from mcpd.protocol.types.interaction import AcknowledgedParams, ListenParams, SubscriptionFilter
 from mcpd.protocol.versions import table
 from .callbacks import Callbacks, is_change
@@ -78,7 +79,7 @@ LASTED_SECONDS = 10.0
 
 
 class _Meta(Struct):
-    subscription: Id | None = field(name=f"{META}subscriptionId", default=None)
+    subscription: Id | None = field(name=SUBSCRIPTION_ID, default=None)
 
 
 class _Notification(Struct):

@@ -14,7 +14,6 @@ from msgspec import Raw, Struct, field
 from msgspec.json import Decoder, decode
 
 from mcpd.errors import (
-    InvalidParams,
     LocalProtocolError,
     ProtocolError,
     RegistrationError,
@@ -22,16 +21,14 @@ from mcpd.errors import (
     UnsupportedVersion,
 )
 from mcpd.protocol.channel import Heading
+from mcpd.protocol.envelope import server_in
 from mcpd.protocol.jsonrpc import ABSENT, MALFORMED, Id, as_object, encode, explain
 from mcpd.protocol.methods import SUBJECTS
 from mcpd.protocol.printable import printable
 from mcpd.protocol.types.base import (
-    META,
-    ClientCapabilities,
     DiscoverResult,
     Implementation,
     InitializeResult,
-    LogLevel,
     ServerCapabilities,
 )
 from mcpd.protocol.types.features import Tool
@@ -47,7 +44,6 @@ _MODERN_ERRORS = (-32020, -32021, UnsupportedVersion.code)
 _read_discovery = Decoder(DiscoverResult).decode
 _read_initialize = Decoder(InitializeResult).decode
 _read_any = Decoder().decode
-_read_info = Decoder(Implementation).decode
 
 
 class Agreement(Struct, frozen=True):
@@ -86,7 +82,7 @@ def read_discovery(answer: Raw | RemoteError | None) -> Agreement:
         return Agreement(table.NEWEST_LEGACY)  # some servers answer unknown methods with a result
 
     version = _choose(found.supported_versions)
-    return Agreement(version, found.capabilities, found.instructions, _identity(found.meta))
+    return Agreement(version, found.capabilities, found.instructions, server_in(found.meta))
 
 
 def read_initialize(result: Raw) -> Agreement:
@@ -126,14 +122,6 @@ def _choose(supported: list[Any]) -> str:
         raise UnsupportedVersion(table.SUPPORTED[0], list(map(str, supported)), text)
 
     return name
-
-
-def _identity(meta: Any) -> Implementation | None:
-    raw = meta.get(f"{META}serverInfo") if isinstance(meta, dict) else None
-    try:
-        return None if raw is None else _read_info(encode(raw))
-    except MALFORMED:
-        return None
 
 
 class _PlainResult(Struct, forbid_unknown_fields=True):
@@ -177,31 +165,6 @@ def params_to_keep(params: Raw, frame: bytes) -> Raw:
 
 
 _members = Decoder(dict[str, Raw]).decode
-_object = Decoder(dict[str, Any]).decode
-
-
-class Envelope:
-    """The `_meta` of modern requests: version, capabilities and name of the client.
-
-    Spec: 2026-07-28 basic/index, `_meta`: three keys on every request, and one more for log messages.
-    """
-
-    def __init__(self, version: str, info: Implementation, capabilities: ClientCapabilities) -> None:
-        self.version = version
-        self._meta: dict[str, Any] = {
-            f"{META}protocolVersion": version,
-            f"{META}clientCapabilities": capabilities,
-            f"{META}clientInfo": info,
-        }
-        self._written = Raw(encode(self._meta))
-
-    def set_log_level(self, level: LogLevel) -> None:
-        self._meta[f"{META}logLevel"] = level
-        self._written = Raw(encode(self._meta))
-
-    def wrap(self, members: Mapping[str, Any]) -> dict[str, Any]:
-        """Add `_meta` to params. Raises InvalidParams for an existing `_meta` that is not an object."""
-        return with_meta(members, self._meta) if "_meta" in members else {**members, "_meta": self._written}
 
 
 def as_members(version: Version, params: Any) -> dict[str, Any]:
@@ -215,15 +178,6 @@ def as_members(version: Version, params: Any) -> dict[str, Any]:
         return dict(_members(written))
     except MALFORMED as error:
         raise LocalProtocolError(f"params is not valid JSON: {explain(error)}") from error
-
-
-def with_meta(members: Mapping[str, Any], added: Mapping[str, Any]) -> dict[str, Any]:
-    raw = members.get("_meta")
-    try:
-        meta: Mapping[str, Any] = {} if raw is None else raw if isinstance(raw, dict) else _object(raw)
-    except MALFORMED as error:
-        raise InvalidParams(f"_meta must be an object: {explain(error)}") from None
-    return {**members, "_meta": {**meta, **added}}
 
 
 class Headings:

@@ -32,6 +32,7 @@ from mcpd.errors import (
     RemoteError,
 )
 from mcpd.protocol.channel import Heading
+from mcpd.protocol.envelope import Envelope, with_meta, with_progress
 from mcpd.protocol.jsonrpc import (
     MALFORMED,
     Batch,
@@ -74,7 +75,6 @@ from mcpd.protocol.wire import trace_context
 from .limits import Faults
 from .messages import (
     Agreement,
-    Envelope,
     Headings,
     as_members,
     decode_result,
@@ -82,7 +82,6 @@ from .messages import (
     is_utf8,
     params_to_keep,
     read_initialize,
-    with_meta,
 )
 
 if TYPE_CHECKING:
@@ -277,7 +276,7 @@ class ClientSession:
                 members = with_meta(members, added) if added else members
             if wants_progress:
                 # Request ids are unique, so they also serve as progress tokens.
-                members = with_meta(members, {"progressToken": request_id})
+                members = with_progress(members, request_id)
             try:
                 frame = encode(Call(method, members, request_id)) if members else call(method, None, request_id)
             except (TypeError, ValueError, RecursionError) as error:  # UnicodeEncodeError is a ValueError

@@ -1,19 +1,23 @@
-"""Read and check what a peer says about itself and about the version of a request, in `initialize` and in `_meta`.
+"""The protocol's own members of `_meta`: their names, how a client writes them, how a server reads and checks them.
 
-`Opening` is what a transport knows about a connection before the first message.
+`RequestMeta` in `types/base.py` has the members of requests; a new one is a new field of it. All other rules are here.
+`ClientIdentity` is a client's description of itself, in `initialize` or in `_meta`. `Opening` is what a transport knows
+about a connection before the first message.
 Spec: 2026-07-28 basic/index, basic/versioning; 2025-11-25 basic/lifecycle.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, Literal, TypeAlias
 
 from msgspec import UNSET, Raw, Struct, ValidationError
 from msgspec.json import Decoder
 
-from mcpd.errors import InvalidParams, ParseError, UnsupportedVersion
+from mcpd.errors import InvalidParams, InvalidRequest, ParseError, UnsupportedVersion
 from mcpd.protocol.types.base import (
+    LOG_LEVELS,
     META,
     NO_JSON,
     ClientCapabilities,
@@ -23,8 +27,22 @@ from mcpd.protocol.types.base import (
     RequestMeta,
 )
 from mcpd.protocol.versions.table import Version
-from .jsonrpc import ABSENT, MALFORMED, explain
+from .jsonrpc import ABSENT, MALFORMED, encode, explain
 from .versions import table
+
+NAMES = dict(zip(RequestMeta.__struct_fields__, RequestMeta.__struct_encode_fields__, strict=True))
+"""The members of a request, by the field of `RequestMeta`."""
+
+PROGRESS_TOKEN = NAMES["progress_token"]
+"""The member of a request that asks for progress notifications."""
+
+SERVER_INFO = f"{META}serverInfo"
+"""The member of a modern result that has the name and version of the server."""
+
+SUBSCRIPTION_ID = f"{META}subscriptionId"
+"""The member of a notification that has the id of the subscription it belongs to."""
+
+_ERA_FIXED = "This connection was initialized: its version is fixed; send requests without protocolVersion in _meta"
 
 # Longest params of `initialize`, in bytes, that are cached for other clients with the same text.
 _MOST_SHARED = 1024
@@ -32,6 +50,8 @@ _MOST_SHARED = 1024
 _NO_CAPABILITIES = ClientCapabilities()
 _decode_capabilities = Decoder(ClientCapabilities).decode
 _decode_info = Decoder(Implementation).decode
+_decode_object = Decoder(dict[str, Any]).decode
+_decode_members = Decoder(dict[str, Raw]).decode
 
 # Decodes only the `_meta` of params.
 read_head = Decoder(Params).decode
@@ -88,7 +108,7 @@ class ClientIdentity:
             try:
                 self._capabilities = _decode_capabilities(self._raw_capabilities)
             except MALFORMED as error:
-                raise InvalidParams(f"_meta.{META}clientCapabilities: {explain(error)}") from None
+                raise InvalidParams(f"_meta.{NAMES['client_capabilities']}: {explain(error)}") from None
         return self._capabilities
 
     @property
@@ -138,25 +158,61 @@ def read_params(read: Any, raw: Raw) -> Any:
         raise ParseError(f"Parse error: {explain(error)}") from None
 
 
-def has_envelope(raw: Raw) -> bool:
-    """Return whether params name their protocol version in `_meta`, as every request of 2026-07-28 does."""
+def asked_version(raw: Raw) -> str:
+    """Return the version that the params of `initialize` request, "" if they cannot be decoded."""
     try:
-        meta = read_head(b"{}" if raw is ABSENT else raw).meta
+        return str(read_initialize(raw).protocol_version)
     except MALFORMED:
-        return False
+        return ""
+
+
+# -- the members of requests, on the server's side --------------------------------------------
+
+
+def may_have_envelope(body: bytes) -> bool:
+    """Return False if no message in a body names its protocol version in `_meta`."""
+    return b"protocolVersion" in body
+
+
+def read_meta(raw: Raw) -> RequestMeta | None:
+    """Return the `_meta` of params; None if there is none, or if they cannot be decoded."""
+    try:
+        meta: RequestMeta | None = read_head(b"{}" if raw is ABSENT else raw).meta
+    except MALFORMED:
+        return None
+    return meta
+
+
+def names_version(meta: RequestMeta | None) -> bool:
+    """Return whether a request names its protocol version, as every request of 2026-07-28 does."""
     return meta is not None and meta.protocol_version is not UNSET
+
+
+def version_in(meta: RequestMeta) -> str:
+    return str(meta.protocol_version)
+
+
+def has_no_envelope(meta: RequestMeta | None) -> bool:
+    """Return whether a request has no required member, as those of legacy clients."""
+    return meta is None or (meta.protocol_version is UNSET and meta.client_capabilities is NO_JSON)
+
+
+def refuse_envelope(meta: RequestMeta | None) -> None:
+    """Raise InvalidRequest for a request that names its version, although its connection was initialized."""
+    if names_version(meta):
+        raise InvalidRequest(_ERA_FIXED)
 
 
 def check_envelope(meta: RequestMeta | None, *, is_fixed: bool) -> Version:
     """Return the version of a modern request.
 
-    Raises InvalidParams for a missing key, then UnsupportedVersion for a version that is not served.
+    Raises InvalidParams for a missing member, then UnsupportedVersion for a version that is not served.
     """
     missing = []
     if meta is None or meta.protocol_version is UNSET:
-        missing.append(f"{META}protocolVersion")
+        missing.append(NAMES["protocol_version"])
     if meta is None or bytes(meta.client_capabilities)[:1] != b"{":
-        missing.append(f"{META}clientCapabilities")
+        missing.append(NAMES["client_capabilities"])
     if missing:
         hint = "" if is_fixed else " (or send initialize first, for 2025-11-25 and older)"
         raise InvalidParams(f"Missing in params._meta: {', '.join(missing)}{hint}", {"missing": missing})
@@ -167,9 +223,78 @@ def check_envelope(meta: RequestMeta | None, *, is_fixed: bool) -> Version:
     return table.get(str(meta.protocol_version))
 
 
-def asked_version(raw: Raw) -> str:
-    """Return the version that the params of `initialize` request, "" if they cannot be decoded."""
+def check_optional(meta: RequestMeta) -> None:
+    """Raise InvalidParams for an invalid optional member of a modern request. Its params are decoded by then."""
+    level = meta.log_level
+    if level is not None and level not in LOG_LEVELS:
+        raise InvalidParams(
+            f"_meta.{NAMES['log_level']}: expected one of {', '.join(LOG_LEVELS)}", {"requested": level}
+        )
+
+
+def identity_in(meta: RequestMeta) -> ClientIdentity:
+    return ClientIdentity(raw_capabilities=meta.client_capabilities, raw_info=meta.client_info)
+
+
+def log_level_in(meta: RequestMeta | None) -> str | None:
+    """Return the least severe level of log messages that a modern request asks for, None for no messages."""
+    return None if meta is None else meta.log_level
+
+
+# -- the members that a client writes --------------------------------------------------------
+
+
+class Envelope:
+    """The members of `_meta` that a client adds to its modern requests.
+
+    Spec: 2026-07-28 basic/index, `_meta`: three keys on every request, and one more for log messages.
+    """
+
+    def __init__(self, version: str, info: Any, capabilities: Any) -> None:
+        self.version = version
+        self._meta = RequestMeta(
+            protocol_version=version, client_capabilities=Raw(encode(capabilities)), client_info=Raw(encode(info))
+        )
+        self._written = Raw(encode(self._meta))
+
+    def set_log_level(self, level: str) -> None:
+        self._meta.log_level = level
+        self._written = Raw(encode(self._meta))
+
+    def wrap(self, members: Mapping[str, Any]) -> dict[str, Any]:
+        """Add `_meta` to params. Raises InvalidParams for an existing `_meta` that is not an object."""
+        if "_meta" in members:
+            return with_meta(members, _decode_members(self._written))
+        return {**members, "_meta": self._written}
+
+
+def with_progress(members: Mapping[str, Any], token: int | str) -> dict[str, Any]:
+    """Add a progress token to params, which asks for progress notifications."""
+    return with_meta(members, {PROGRESS_TOKEN: token})
+
+
+def with_meta(members: Mapping[str, Any], added: Mapping[str, Any]) -> dict[str, Any]:
+    """Add members to the `_meta` of params. Raises InvalidParams for an existing `_meta` that is not an object."""
+    raw = members.get("_meta")
     try:
-        return str(read_initialize(raw).protocol_version)
+        meta: Mapping[str, Any] = {} if raw is None else raw if isinstance(raw, dict) else _decode_object(raw)
+    except MALFORMED as error:
+        raise InvalidParams(f"_meta must be an object: {explain(error)}") from None
+    return {**members, "_meta": {**meta, **added}}
+
+
+# -- the members of results ------------------------------------------------------------------
+
+
+def result_meta(server: Implementation) -> Raw:
+    """Return the `_meta` that all modern results of a server have."""
+    return Raw(encode({SERVER_INFO: server}))
+
+
+def server_in(meta: Any) -> Implementation | None:
+    """Return the name and version of the server in the `_meta` of a result, None if there are none."""
+    raw = meta.get(SERVER_INFO) if isinstance(meta, dict) else None
+    try:
+        return None if raw is None else _decode_info(encode(raw))
     except MALFORMED:
-        return ""
+        return None

@@ -35,7 +35,6 @@ from msgspec.json import decode
 from mcpd.errors import (
     AccessDenied,
     InternalError,
-    InvalidParams,
     InvalidRequest,
     LocalProtocolError,
     MethodNotFound,
@@ -43,7 +42,7 @@ from mcpd.errors import (
     ResultTooLarge,
     UnsupportedVersion,
 )
-from mcpd.protocol.types.base import LOG_LEVELS, META, NO_JSON, InitializeParams, Params, RequestMeta
+from mcpd.protocol.types.base import InitializeParams, Params, RequestMeta
 from mcpd.protocol.versions.table import NO_EXTENSIONS, Version, Vocabulary
 from .budget import CALL, OVER, SMALL, Charge, ChargedTexts, client_of, weigh
 from .defaults import MAX_FRAME_BYTES
@@ -53,11 +52,16 @@ from .envelope import (
     Phase,
     asked_version,
     check_envelope,
-    has_envelope,
+    check_optional,
+    has_no_envelope,
+    identity_in,
+    log_level_in,
     read_head,
     read_identity,
     read_initialize,
+    read_meta,
     read_params,
+    refuse_envelope,
 )
 from .jsonrpc import (
     ABSENT,
@@ -144,15 +148,14 @@ class Call(RequestInFlight, eq=False):
         if not self.version.is_modern or self.meta is None:
             return self.session.client
         if self.identity is None:
-            meta = self.meta
-            self.identity = ClientIdentity(raw_capabilities=meta.client_capabilities, raw_info=meta.client_info)
+            self.identity = identity_in(self.meta)
         return self.identity
 
     @property
     def log_level(self) -> str | None:
         """The least severe level of log messages that the client wants; None for no messages."""
         if self.version.is_modern:
-            return None if self.meta is None else self.meta.log_level
+            return log_level_in(self.meta)
         return None if self.session.is_stateless else self.session.log_level
 
 
@@ -195,9 +198,9 @@ class Session:
     """The state of one connection. All calls come from the event loop's thread.
 
     `version` is None until the first request that fixes the era. Afterwards it is the negotiated version, or in the
-    modern era the newest one, because each call has its own. `identity` is the server's
-    `{"io.modelcontextprotocol/serverInfo": …}` as raw JSON, which modern results contain. `hooks` are called for each
-    call and connection; there are none unless somebody observes the server.
+    modern era the newest one, because each call has its own. `identity` is the `_meta` of modern results
+    (`envelope.result_meta`). `hooks` are called for each call and connection; there are none unless somebody observes
+    the server.
     """
 
     __slots__ = ("client", "client_charge", "hooks", "identity", "in_flight", "is_stateless", "log_level",
@@ -312,8 +315,7 @@ class Session:
             raise InvalidRequest("Already initialized: a connection is initialized once")
         read = version.lookup(method) if method in version.requests else self.vocabulary.request(version, method)
         if read is None:
-            if has_envelope(request.params):
-                raise InvalidRequest(_ERA_FIXED)
+            refuse_envelope(read_meta(request.params))
             raise MethodNotFound(f"Method not found: {method}")
 
         raw = request.params
@@ -324,8 +326,8 @@ class Session:
             params = read_params(read, raw)
 
         meta: RequestMeta | None = params.meta
-        if meta is not None and meta.protocol_version is not UNSET:
-            raise InvalidRequest(_ERA_FIXED)
+        if meta is not None:
+            refuse_envelope(meta)
         return Call(request.id, request.method, self, request.params, version, params, meta)
 
     def _open_modern(self, request: Request) -> Call:
@@ -337,8 +339,10 @@ class Session:
         method = request.method
 
         # A legacy client, or a modern one without its envelope: the method decides.
-        bare = meta is None or (meta.protocol_version is UNSET and meta.client_capabilities is NO_JSON)
-        if bare and self.version is None:
+        if (self.version is None or method == "initialize") and has_no_envelope(meta):
+            if self.version is not None:
+                text = f"This connection already speaks {self.version}, which has no initialize"
+                raise UnsupportedVersion(asked_version(request.params), table.SUPPORTED, text)
             if method == "initialize":
                 return self._initialize(request)
             newest_legacy = table.get(table.NEWEST_LEGACY)
@@ -346,12 +350,6 @@ class Session:
                 return Call(request.id, request.method, self, request.params, newest_legacy, head, meta)
             if not table.is_known_method(method) and self.vocabulary.request(newest_legacy, method) is None:
                 raise MethodNotFound(f"Method not found: {method}")
-        elif bare and method == "initialize":
-            raise UnsupportedVersion(
-                asked_version(request.params),
-                table.SUPPORTED,
-                f"This connection already speaks {self.version}, which has no initialize",
-            )
 
         version = check_envelope(meta, is_fixed=self.version is not None)
         read = version.lookup(method) if method in version.requests else self.vocabulary.request(version, method)
@@ -359,11 +357,7 @@ class Session:
             raise MethodNotFound(f"Method not found: {method}")
 
         params = read_params(read, request.params)
-        level = params.meta.log_level
-        if level is not None and level not in LOG_LEVELS:
-            known = ", ".join(LOG_LEVELS)
-            raise InvalidParams(f"_meta.{META}logLevel: expected one of {known}", {"requested": level})
-
+        check_optional(params.meta)
         if self.version is None and method != "server/discover":
             self.phase, self.version = "modern", table.get(table.MODERN[-1])
         return Call(request.id, request.method, self, request.params, version, params, params.meta)
@@ -494,9 +488,6 @@ class Session:
                 f"{method} is too large to be sent: {len(frame)} bytes; the limit is {self.max_frame_bytes}"
             )
         return frame
-
-
-_ERA_FIXED = "This connection was initialized: its version is fixed; send requests without protocolVersion in _meta"
 
 
 def _error_frame(error: ProtocolError, version: Version | None, request_id: Id | None) -> bytes:

@@ -11,12 +11,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Any, Unpack
 
-from msgspec import Raw
-from msgspec.json import encode
-
 from mcpd.errors import RegistrationError
+from mcpd.protocol.envelope import result_meta
 from mcpd.protocol.session import MAX_FRAME_BYTES, Opening, Session
-from mcpd.protocol.types.base import META, Icon
+from mcpd.protocol.types.base import Icon
 from mcpd.protocol.versions.table import Vocabulary, is_known_method
 from mcpd.server.context.exchange import Handler
 from mcpd.server.dispatcher.announcer import Announcer
@@ -111,7 +109,7 @@ class ServerCore:
             self.handlers.wrap(lambda _, handler: own.guard(handler))
         self.protect(self.authenticate)
         self.catalog.on_change = self._connections.changed
-        self._identity_meta = Raw(encode({f"{META}serverInfo": self.identity}))
+        self._identity_meta = result_meta(self.identity)
         for extension in (*make_extensions(extension_options), *extensions):
             self.add_extension(extension)
 

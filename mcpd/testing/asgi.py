@@ -15,9 +15,9 @@ from msgspec.json import decode, encode
 
 from mcpd.errors import ConfigurationError
 from mcpd.protocol.channel import Receiver
+from mcpd.protocol.envelope import NAMES
 from mcpd.protocol.jsonrpc import MALFORMED, Id
 from mcpd.protocol.principal import Origin
-from mcpd.protocol.types.base import META
 from mcpd.protocol.wire.headers import encode_value
 from mcpd.protocol.wire.sse import SseReader
 from mcpd.server import Server
@@ -207,7 +207,7 @@ class _ModernHeaders:
 
     def headers(self, message: dict[str, Any]) -> _Headers:
         params = _as_dict(message.get("params"))
-        version = _as_dict(params.get("_meta")).get(f"{META}protocolVersion")
+        version = _as_dict(params.get("_meta")).get(NAMES["protocol_version"])
         if not isinstance(version, str):
             return ()
 

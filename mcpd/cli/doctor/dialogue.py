@@ -20,8 +20,8 @@ from msgspec.json import decode, encode
 
 from mcpd import __version__
 from mcpd.client.targets.named import CommandTarget
+from mcpd.protocol.envelope import SERVER_INFO, Envelope
 from mcpd.protocol.printable import printable
-from mcpd.protocol.types.base import META
 from mcpd.protocol.versions import table
 from mcpd.transports.child import ChildProcess, Ending
 from .report import Report
@@ -387,7 +387,7 @@ async def read_list(peer: Peer, method: str, member: str, *, is_optional: bool) 
 def server_info(opening: Mapping[str, Any]) -> dict[str, Any]:
     """Return the name and version of a server in its first result."""
     meta = opening.get("_meta")
-    info = opening.get("serverInfo") or (meta.get(f"{META}serverInfo") if isinstance(meta, dict) else None)
+    info = opening.get("serverInfo") or (meta.get(SERVER_INFO) if isinstance(meta, dict) else None)
     return info if isinstance(info, dict) else {}
 
 
@@ -421,12 +421,7 @@ def modern_params(
     version: str, params: Mapping[str, Any] | None, capabilities: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
     """Return params that describe the client, as each request does in versions without a handshake."""
-    meta = {
-        f"{META}protocolVersion": version,
-        f"{META}clientInfo": _OURSELVES,
-        f"{META}clientCapabilities": capabilities or {},
-    }
-    return {**(params or {}), "_meta": meta}
+    return Envelope(version, _OURSELVES, capabilities or {}).wrap(params or {})
 
 
 def _read(message: dict[str, Any], size: int, seconds: float) -> Answer:

@@ -8,9 +8,10 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
+from mcpd.protocol.envelope import SUBSCRIPTION_ID
 from mcpd.protocol.jsonrpc import Id
 from mcpd.protocol.session import Call, Session
-from mcpd.protocol.types.base import META, CancelledParams, Meta, NotificationParams
+from mcpd.protocol.types.base import CancelledParams, Meta, NotificationParams
 from mcpd.protocol.types.features import ResourceUpdatedParams
 from mcpd.protocol.types.interaction import AcknowledgedParams, ListenResult, SubscriptionFilter
 
@@ -19,8 +20,6 @@ if TYPE_CHECKING:
 
     from mcpd.protocol.channel import Channel
     from mcpd.server.backplane.base import Kind
-
-_SUBSCRIPTION = f"{META}subscriptionId"
 
 
 class _Subscription:
@@ -61,7 +60,7 @@ class Subscriptions:
         """Acknowledge, then deliver until the client cancels (no response) or `end_all` is called (a result)."""
         listener = _Subscription(call, wanted, asyncio.get_running_loop().create_future())
         # The acknowledgement is the first message of the subscription (S26-092, S26-093).
-        acknowledged = AcknowledgedParams(notifications=wanted, meta={_SUBSCRIPTION: call.id})
+        acknowledged = AcknowledgedParams(notifications=wanted, meta={SUBSCRIPTION_ID: call.id})
         self._send("notifications/subscriptions/acknowledged", acknowledged, call)
         del wanted, acknowledged  # the subscription may last for hours
         self._listeners[call.id] = listener
@@ -70,7 +69,7 @@ class Subscriptions:
             await listener.ended
         finally:
             del self._listeners[call.id]
-        return ListenResult(meta={_SUBSCRIPTION: call.id})
+        return ListenResult(meta={SUBSCRIPTION_ID: call.id})
 
     def end_all(self) -> None:
         """End all subscriptions: each receives its result, then on a shared channel a cancellation.
@@ -128,7 +127,7 @@ class Subscriptions:
             kind = method.split("/")[1]
             for listener in list(self._listeners.values()):
                 if uri in listener.uris if uri is not None else kind in listener.lists:
-                    self._send(method, _params(uri, {_SUBSCRIPTION: listener.call.id}), listener.call)
+                    self._send(method, _params(uri, {SUBSCRIPTION_ID: listener.call.id}), listener.call)
             if self._session.is_initialized if uri is None else self._is_watched(uri):
                 self._send(method, _params(uri, None), None)
 

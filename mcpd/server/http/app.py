@@ -18,7 +18,7 @@ from msgspec import Raw
 
 from mcpd.errors import AccessDenied, ConfigurationError, ParseError, ProtocolError
 from mcpd.protocol.channel import Channel, Ending, Receiver
-from mcpd.protocol.envelope import has_envelope
+from mcpd.protocol.envelope import may_have_envelope, names_version, read_meta
 from mcpd.protocol.jsonrpc import ABSENT, Batch, Message, Request, decode, decode_batch
 from mcpd.protocol.principal import ANONYMOUS, Principal
 from mcpd.protocol.printable import printable
@@ -314,7 +314,7 @@ class HttpApp:
         # Choose the era of a message whose header names no modern version: by the `_meta` of any part, or its method.
         # A POST whose header names a modern version is compared with its body by the modern endpoint.
         parts = posted if isinstance(posted, list) else [posted]
-        if b"protocolVersion" in body and any(map(_has_envelope, parts)):
+        if may_have_envelope(body) and any(map(_has_envelope, parts)):
             return self._modern
         is_known = isinstance(posted, Request) and posted.method in self._only_modern
         return self._modern if is_known and b"mcp-session-id" not in request.headers else self._legacy
@@ -401,7 +401,7 @@ async def _end_socket(channel: Channel, connection: ServerConnection) -> None:
 
 def _has_envelope(part: Message | ProtocolError) -> bool:
     params: Raw = getattr(part, "params", ABSENT)
-    return params is not ABSENT and has_envelope(params)
+    return params is not ABSENT and names_version(read_meta(params))
 
 
 def _check_utf8(body: bytes) -> None:

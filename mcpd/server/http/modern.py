@@ -24,12 +24,12 @@ from mcpd.errors import (
     forget_frames,
 )
 from mcpd.protocol.budget import OVER
-from mcpd.protocol.envelope import check_envelope
+from mcpd.protocol.envelope import check_envelope, read_head, version_in
 from mcpd.protocol.jsonrpc import ABSENT, MALFORMED, Failure, Id, Message, Notification, Request, Response
 from mcpd.protocol.methods import SUBJECTS
 from mcpd.protocol.principal import Origin
 from mcpd.protocol.session import Call
-from mcpd.protocol.types.base import NO_JSON, Params, RequestMeta, Wire
+from mcpd.protocol.types.base import NO_JSON, RequestMeta, Wire
 from mcpd.protocol.versions import table
 from mcpd.protocol.wire.headers import Mirror, decode_value, is_same
 from mcpd.transports.authentication import at_expiry
@@ -172,7 +172,6 @@ class _CallHead(Wire):
     arguments: Raw = NO_JSON
 
 
-_decode_head = Decoder(Params).decode
 _decode_call = Decoder(_CallHead).decode
 
 
@@ -302,7 +301,7 @@ class ModernEndpoint:
         if isinstance(error, HeaderMismatch):
             return 400, error
         try:
-            meta = _decode_head(b"{}" if message.params is ABSENT else message.params).meta
+            meta = read_head(b"{}" if message.params is ABSENT else message.params).meta
         except MALFORMED:
             return 400, error
 
@@ -318,7 +317,7 @@ class ModernEndpoint:
         assert isinstance(meta, RequestMeta)
 
         try:
-            check_standard(request, str(meta.protocol_version), message.method, message.params, member=member)
+            check_standard(request, version_in(meta), message.method, message.params, member=member)
             if late is not None:
                 return 400, late
             if isinstance(error, MethodNotFound):

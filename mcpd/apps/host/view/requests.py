@@ -32,6 +32,7 @@ from mcpd.errors import (
     ProtocolError,
     RemoteError,
 )
+from mcpd.protocol.envelope import PROGRESS_TOKEN
 from mcpd.protocol.jsonrpc import ABSENT, MALFORMED, Id, Request, encode, explain, is_object
 from mcpd.protocol.printable import printable
 from mcpd.protocol.requests import RequestInFlight, RequestsInFlight
@@ -102,9 +103,9 @@ def decode_params(kind: Any, params: Raw) -> Any:
 def progress_token(params: object) -> Id | None:
     """Return the token with which the View wants to receive progress. Raises InvalidParams."""
     meta = params.meta if isinstance(params, messages.CallParams) else None
-    token = meta.get("progressToken") if meta else None
+    token = meta.get(PROGRESS_TOKEN) if meta else None
     if token is not None and (isinstance(token, bool) or not isinstance(token, (int, str))):
-        raise InvalidParams("_meta.progressToken must be a string or an integer")
+        raise InvalidParams(f"_meta.{PROGRESS_TOKEN} must be a string or an integer")
     return token
 
 
@@ -165,7 +166,7 @@ def _clean(meta: Mapping[str, Any] | None) -> dict[str, Any] | None:
     #
     # Spec: 2025-11-25 basic/index: prefixes whose second label is modelcontextprotocol or mcp are reserved. In
     # 2026-07-28 they carry the capabilities and identity of the client, which a View must not be able to set.
-    kept = {key: value for key, value in (meta or {}).items() if key != "progressToken" and not _is_reserved(key)}
+    kept = {key: value for key, value in (meta or {}).items() if key != PROGRESS_TOKEN and not _is_reserved(key)}
     return kept or None
 
 
