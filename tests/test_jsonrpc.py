@@ -23,9 +23,9 @@ from mcpd.protocol.jsonrpc import (
     Response,
     Result,
     as_object,
-    call,
     decode,
     encode,
+    encode_message,
     error_answer,
     explain,
     is_object,
@@ -343,9 +343,14 @@ def test_messages_are_written_in_one_line_without_absent_members() -> None:
 
 
 def test_a_call_has_an_id_or_is_a_notification() -> None:
-    assert json.loads(call("m")) == {"jsonrpc": "2.0", "method": "m"}
-    assert json.loads(call("m", {"a": 1}, 0)) == {"jsonrpc": "2.0", "id": 0, "method": "m", "params": {"a": 1}}
-    assert json.loads(call("m", request_id="")) == {"jsonrpc": "2.0", "id": "", "method": "m"}
+    assert json.loads(encode_message("m")) == {"jsonrpc": "2.0", "method": "m"}
+    assert json.loads(encode_message("m", {"a": 1}, 0)) == {
+        "jsonrpc": "2.0",
+        "id": 0,
+        "method": "m",
+        "params": {"a": 1},
+    }
+    assert json.loads(encode_message("m", request_id="")) == {"jsonrpc": "2.0", "id": "", "method": "m"}
 
 
 # ------------------------------------------------------------------------------------ explaining
@@ -408,7 +413,7 @@ def test_any_json_value_is_a_message_or_an_invalid_request(value: Any) -> None:
 @given(st.one_of(st.integers(-(2**63), 2**64 - 1), st.text()), st.text(), json_values)
 def test_what_call_writes_decode_reads(request_id: Any, method: str, params: Any) -> None:
     try:
-        frame = call(method, params, request_id)
+        frame = encode_message(method, params, request_id)
     except UnicodeEncodeError:
         return
     message = decode(frame)

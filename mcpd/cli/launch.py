@@ -354,7 +354,7 @@ class _Serving:
             if self.watch is not None:
                 Thread(target=self.watch, name="mcpd-watch", daemon=True).start()
 
-        options.look_over = after_start
+        options.after_start = after_start
         if options.overseer is not None:
             from .worker_options import end_quiet_loading
 

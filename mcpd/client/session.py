@@ -19,7 +19,7 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from msgspec import Raw, Struct
+from msgspec import UNSET, Raw, Struct
 from msgspec.json import Decoder
 
 from mcpd.errors import (
@@ -36,18 +36,18 @@ from mcpd.protocol.envelope import Envelope, with_meta, with_progress
 from mcpd.protocol.jsonrpc import (
     MALFORMED,
     Batch,
-    Call,
     Failure,
     Id,
     Message,
     Notification,
+    OutgoingMessage,
     Request,
     Response,
     Result,
-    call,
     decode,
     decode_batch,
     encode,
+    encode_message,
     error_answer,
     explain,
 )
@@ -234,7 +234,7 @@ class ClientSession:
         """
         agreed = read_initialize(result)
         self._accept(agreed, in_session=True)
-        self._send_other(call("notifications/initialized"), None, "notifications/initialized")
+        self._send_other(encode_message("notifications/initialized"), None, "notifications/initialized")
         return agreed.version
 
     def _accept(self, agreed: Agreement, *, in_session: bool) -> None:
@@ -278,7 +278,7 @@ class ClientSession:
                 # Request ids are unique, so they also serve as progress tokens.
                 members = with_progress(members, request_id)
             try:
-                frame = encode(Call(method, members, request_id)) if members else call(method, None, request_id)
+                frame = encode(OutgoingMessage(method, members or UNSET, request_id))
             except (TypeError, ValueError, RecursionError) as error:  # UnicodeEncodeError is a ValueError
                 raise LocalProtocolError(f"params cannot be encoded as JSON: {error}") from error
 
@@ -309,7 +309,7 @@ class ClientSession:
         known = self.version is None or "notifications/cancelled" in self.version.notifications
         if request.method != "initialize" and known:
             params = CancelledParams(request_id=request_id, reason=reason or None)
-            self._send_other(call("notifications/cancelled", params), request_id, "notifications/cancelled")
+            self._send_other(encode_message("notifications/cancelled", params), request_id, "notifications/cancelled")
         return True
 
     def notify(self, method: str, params: Any = None) -> None:
@@ -318,7 +318,7 @@ class ClientSession:
         may_be_theirs = self.capabilities.extensions and not table.is_known_method(method)
         if method not in version.notifications and not may_be_theirs:
             raise LocalProtocolError(f"{method} does not exist in protocol version {version.name}")
-        self._send_other(call(method, params), None, method)
+        self._send_other(encode_message(method, params), None, method)
 
     def _agreed(self) -> Version:
         if self.version is None:

@@ -91,7 +91,7 @@ MOST_PARTS = 1024
 _LARGE_BATCH_BYTES = 1024 * 1024
 
 
-class _Envelope(Struct):
+class _AnyMessage(Struct):
     """Any message, for the slower path that finds out its kind."""
 
     jsonrpc: Any = UNSET
@@ -106,8 +106,8 @@ class _Part(Struct, tag_field="jsonrpc", tag="2.0"):
     """The least that every part of a batch must have."""
 
 
-class Call(Struct, tag_field="jsonrpc", tag="2.0", gc=False):
-    """A request to send, or a notification if it has no id: see `call`."""
+class OutgoingMessage(Struct, tag_field="jsonrpc", tag="2.0", gc=False):
+    """A request to send, or a notification if it has no id: see `encode_message`."""
 
     method: str
     params: Any
@@ -119,7 +119,7 @@ Message: TypeAlias = Request | Notification | Response | Failure
 # Decodes a frame that is a request. Raises MALFORMED for everything else, which `decode_other` decodes.
 decode_request = Decoder(Request).decode
 
-_decode_envelope = Decoder(_Envelope).decode
+_decode_any = Decoder(_AnyMessage).decode
 _decode_parts = Decoder(list[Raw]).decode
 _probe_parts = Decoder(list[_Part]).decode
 _check_json = Decoder(Raw).decode
@@ -159,7 +159,7 @@ def decode_other(frame: bytes | Raw | str) -> Message | Batch:
     """Decode a frame that is not a plain request. Returns and raises the same as `decode`."""
     try:
         try:
-            message = _decode_envelope(frame)
+            message = _decode_any(frame)
         except ValidationError as error:
             # msgspec stops at the first fault of shape: the rest may not even be JSON.
             _check_json(frame)
@@ -215,7 +215,7 @@ _ESCAPE = (
 )
 
 
-def _sort(message: _Envelope) -> Message:
+def _sort(message: _AnyMessage) -> Message:
     # Return the message as its kind. The checks run in the order of JSON-RPC 2.0 section 4.
     request_id: Any = message.id
     is_answer = message.result is not ABSENT or (message.error is not UNSET and message.error is not None)
@@ -238,7 +238,7 @@ def _sort(message: _Envelope) -> Message:
     return _answer(message)
 
 
-def _answer(message: _Envelope) -> Response | Failure:
+def _answer(message: _AnyMessage) -> Response | Failure:
     # Return a message without a method as an answer.
     #
     # A malformed answer is refused without its id: the id is one of ours, and the peer would take an error with it for
@@ -376,6 +376,6 @@ def remote_error(answer: Failure) -> RemoteError:
     return RemoteError(error.code, error.message, None if error.data is UNSET else error.data)
 
 
-def call(method: str, params: Any = None, request_id: Id | UnsetType = UNSET) -> bytes:
+def encode_message(method: str, params: Any = None, request_id: Id | UnsetType = UNSET) -> bytes:
     """Encode a request, or a notification if the id is missing. With `params` None the member is left out."""
-    return encode(Call(method, UNSET if params is None else params, request_id))
+    return encode(OutgoingMessage(method, UNSET if params is None else params, request_id))

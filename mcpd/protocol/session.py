@@ -66,14 +66,14 @@ from .envelope import (
 from .jsonrpc import (
     ABSENT,
     MALFORMED,
-    Call as OutgoingCall,
     Id,
     Notification,
+    OutgoingMessage,
     Request,
     Result,
-    call as encode_call,
     decode_request,
     encode,
+    encode_message,
     error_answer,
     replace_lone_surrogates,
 )
@@ -467,7 +467,7 @@ class Session:
         if version is None or not (method in version.server_notifications or self.vocabulary.may_say(version, method)):
             return None
         shaped = params if params.__class__ in version.plain else version.shape(params)
-        return encode(OutgoingCall(method, UNSET if shaped is None else shaped))
+        return encode(OutgoingMessage(method, UNSET if shaped is None else shaped))
 
     def ask(self, method: str, params: Any, request_id: Id, meta: Mapping[str, str] | None = None) -> bytes:
         """Return a request of the server as a frame, with the members of `meta` in its `_meta`.
@@ -482,7 +482,7 @@ class Session:
         shaped = version.shape(params)
         if meta:
             shaped = {**({} if shaped is None else decode(encode(shaped), type=dict[str, Raw])), "_meta": meta}
-        frame = encode_call(method, shaped, request_id)
+        frame = encode_message(method, shaped, request_id)
         if len(frame) > self.max_frame_bytes:
             raise LocalProtocolError(
                 f"{method} is too large to be sent: {len(frame)} bytes; the limit is {self.max_frame_bytes}"

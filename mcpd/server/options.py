@@ -45,5 +45,5 @@ class RunOptions(BuiltInServeOptions, total=False):
     on_state: Callable[[Literal["ready", "stopping"]], None] | None
     overseer: Overseer | None
     announce: Callable[[str], None] | None
-    look_over: Callable[[], None] | None
+    after_start: Callable[[], None] | None
     extensions: Mapping[str, Mapping[str, Any]]

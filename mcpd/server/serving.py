@@ -154,8 +154,8 @@ async def serve(server: ServerCore, settings: Settings, exit_deadline: ExitDeadl
 
             fd_in, fd_out = settings.descriptors or claim()
             await clients.listen(StdioListener(fd_in, fd_out, settings.max_frame_bytes))
-            if settings.look_over is not None and not listeners:
-                asyncio.get_running_loop().call_later(_SETTLED_SECONDS, settings.look_over)
+            if settings.after_start is not None and not listeners:
+                asyncio.get_running_loop().call_later(_SETTLED_SECONDS, settings.after_start)
             if exit_deadline is not None:
                 stdin_watchdog = StdinWatchdog(fd_in, settings.grace + ENDING_SECONDS, exit_deadline)
             if lifespan is not None:

@@ -208,7 +208,7 @@ class Settings(Struct, kw_only=True):
     """The parent process, in a worker of `--workers`."""
     announce: Callable[[str], None] | None = None
     """Called with the address of each listener once it listens. Default: `run` prints the address on a terminal."""
-    look_over: Callable[[], None] | None = None
+    after_start: Callable[[], None] | None = None
     """Called once on stdio, some time after the start, for work that must not delay the first answers."""
     extensions: Mapping[str, Mapping[str, Any]] = {}
     """Options of the server's extensions: by the extension's id, and there by the option's name."""

@@ -51,7 +51,7 @@ def test_the_command_takes_what_the_table_says() -> None:
     assert set(table) - set(of_extensions) < set(Options.__struct_fields__)
     only_in_programs = set(Settings.__struct_fields__) - set(table)
     assert only_in_programs == {
-        "announce", "auth", "descriptors", "extensions", "http_settings", "listeners", "look_over", "on_state",
+        "announce", "auth", "descriptors", "extensions", "http_settings", "listeners", "after_start", "on_state",
         "overseer", "sockets", "thread_timeout",
         "token", "ws_limits",
     }  # fmt: skip

@@ -26,7 +26,7 @@ from mcpd.client.callbacks import ListKind
 from mcpd.client.target import Target
 from mcpd.errors import ConnectionLost, InvalidRequest, McpdError, ProtocolError
 from mcpd.protocol.channel import Channel
-from mcpd.protocol.jsonrpc import MALFORMED, Failure, Response, call, read_object
+from mcpd.protocol.jsonrpc import MALFORMED, Failure, Response, encode_message, read_object
 from mcpd.protocol.printable import printable
 from mcpd.protocol.requests import PendingRequest, PendingRequests
 from mcpd.protocol.types.features import ContentBlock
@@ -85,7 +85,7 @@ class Page:
         self._is_gone = False
 
     def notify(self, method: str, params: object) -> None:
-        self._channel.send(call(method, params))
+        self._channel.send(encode_message(method, params))
 
     async def request(self, method: str, params: object) -> Any:
         """Send a request and return the raw result. Raises RemoteError, ConnectionLost."""
@@ -94,7 +94,7 @@ class Page:
 
         waiter: asyncio.Future[Raw] = asyncio.get_running_loop().create_future()
         request_id = self._requests.add(PendingRequest(method, waiter))
-        self._channel.send(call(method, params, request_id))
+        self._channel.send(encode_message(method, params, request_id))
         try:
             return await waiter
         finally:

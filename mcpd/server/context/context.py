@@ -229,12 +229,12 @@ class Context(RequestInfo):
 
         params = ProgressParams(progress_token=token, progress=progress, total=total, message=message)
         try:
-            pause = exchange.peer.say("notifications/progress", params, call)
+            pause = exchange.peer.notify_nowait("notifications/progress", params, call)
         except _UNWRITABLE:
             params.progress = float(progress)
             params.total = None if total is None else float(total)
             params.message = None if message is None else str(exchange.peer.as_json(message))
-            pause = exchange.peer.say("notifications/progress", params, call)
+            pause = exchange.peer.notify_nowait("notifications/progress", params, call)
 
         if pause is not None:
             await pause

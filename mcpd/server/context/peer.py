@@ -25,7 +25,9 @@ class Peer(Protocol):
     loop: asyncio.AbstractEventLoop
     channel: Channel
 
-    def say(self, method: str, params: Any, related_request: Call | None = None) -> Coroutine[Any, Any, None] | None:
+    def notify_nowait(
+        self, method: str, params: Any, related_request: Call | None = None
+    ) -> Coroutine[Any, Any, None] | None:
         """Send a notification for `related_request`; dropped if the request was answered, or the version lacks the
         method.
 
@@ -33,7 +35,7 @@ class Peer(Protocol):
         """
 
     async def notify(self, method: str, params: Any, related_request: Call | None = None) -> None:
-        """`say`, and wait if necessary."""
+        """Send a notification, and wait while the client does not read."""
 
     def as_json(self, data: Any) -> Any:
         """Return any object as JSON values, or its `repr` without a better form. Never raises."""

@@ -215,7 +215,7 @@ class ServerConnection:
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=1)
 
-    async def settle(self) -> None:
+    async def close_when_done(self) -> None:
         """Wait until all running work has ended, then end the connection."""
         if self._tasks:
             await asyncio.wait(self._tasks)
@@ -309,12 +309,12 @@ class ServerConnection:
             tasks.discard(task)
 
     def cancel(self, call: Call) -> None:
-        """Stop a call that the client has cancelled, by a notification or by leaving. No response is sent."""
+        """Cancel a call because its client has cancelled it or has left. No response is sent."""
         if call.is_open and self.session.cancel(call.id) is not None:
             self._stop(call, None)
 
-    def stop(self, call: Call, error: ProtocolError) -> bytes | None:
-        """Stop a call whose client still waits, and return the error response.
+    def fail(self, call: Call, error: ProtocolError) -> bytes | None:
+        """Cancel a call whose client still waits, and return the error response.
 
         Returns None if the response belongs to a batch, or the call was answered before.
         """
@@ -511,7 +511,7 @@ class ServerConnection:
         *,
         is_separate: bool = False,
     ) -> None:
-        """Send a frame, see `Channel.send`; with `is_separate` by `Channel.send_separately`."""
+        """Send an encoded message, see `Channel.send`; with `is_separate` by `Channel.send_separately`."""
         for hooks in self._frame_hooks:
             hooks.frame_sent(frame, related_request_id, method)
         if is_separate:
@@ -519,7 +519,9 @@ class ServerConnection:
         else:
             self.channel.send(frame, related_request_id, method)
 
-    def say(self, method: str, params: Any, related_request: Call | None = None) -> Coroutine[Any, Any, None] | None:
+    def notify_nowait(
+        self, method: str, params: Any, related_request: Call | None = None
+    ) -> Coroutine[Any, Any, None] | None:
         """Send a notification. Returns a coroutine that the caller must await before it sends more; usually None.
 
         The coroutine waits while the client does not read, and lets other calls run if one call sends much.
@@ -549,8 +551,8 @@ class ServerConnection:
             related_request.bytes_sent = 1  # not 0: the response is still sent apart from its notifications
 
     async def notify(self, method: str, params: Any, related_request: Call | None = None) -> None:
-        """Send a notification, and wait as long as `say` demands."""
-        pause = self.say(method, params, related_request)
+        """Send a notification, and wait while the client does not read."""
+        pause = self.notify_nowait(method, params, related_request)
         if pause is not None:
             await pause
 

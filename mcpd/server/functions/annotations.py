@@ -156,16 +156,17 @@ def _annotation_naming(function: Any, name: str | None) -> str:
     return ": an annotation"
 
 
-def own_hints(hints: dict[str, Any], plain: Any, slots: list[inspect.Parameter]) -> dict[str, Any]:
+def own_hints(hints: dict[str, Any], plain: Any, parameters: list[inspect.Parameter]) -> dict[str, Any]:
     """Return the hint of each parameter. Hints that a decorator put into its own signature win over the plain
     function's.
     """
     written = getattr(plain, "__annotations__", {})
     own = {
-        slot.name: hints[slot.name]
-        if slot.name in hints and (slot.annotation is written[slot.name] or isinstance(slot.annotation, str))
-        else slot.annotation
-        for slot in slots
+        parameter.name: hints[parameter.name]
+        if parameter.name in hints
+        and (parameter.annotation is written[parameter.name] or isinstance(parameter.annotation, str))
+        else parameter.annotation
+        for parameter in parameters
     }
     own["return"] = hints.get("return", _NONE)
     return own
@@ -183,13 +184,13 @@ def find_kind(hint: Any, kind: type) -> type | None:
     return given if kind in getattr(given, "__mro__", ()) else None
 
 
-def plain_field(slot: inspect.Parameter, hint: Any) -> tuple[Any, ...] | None:
+def plain_field(parameter: inspect.Parameter, hint: Any) -> tuple[Any, ...] | None:
     """Return a parameter as a field for msgspec.defstruct, or None if `hints` must read it."""
     if hint not in PLAIN_TYPES:
         return None
-    if slot.default is _NONE:
-        return (slot.name, hint)
-    return (slot.name, hint, slot.default) if type(slot.default) in PLAIN_TYPES else None
+    if parameter.default is _NONE:
+        return (parameter.name, hint)
+    return (parameter.name, hint, parameter.default) if type(parameter.default) in PLAIN_TYPES else None
 
 
 def may_need_pydantic(hint: Any) -> bool:
@@ -209,11 +210,11 @@ def untyped_context(function: Any, kind: str = "") -> tuple[str, str] | None:
     `kind` is the class to suggest; by default the context class that fits the function.
     """
     try:
-        slots = inspect.signature(function).parameters
+        parameters = inspect.signature(function).parameters
     except (TypeError, ValueError):
         return None
     for name in ("ctx", "context"):
-        if name in slots and slots[name].annotation is _NONE and slots[name].default is _NONE:
+        if name in parameters and parameters[name].annotation is _NONE and parameters[name].default is _NONE:
             kind = kind or ("Context" if is_coroutine_function(function) else "SyncContext")
             return name, f"for the context of the request write {name}: {kind}"
     return None

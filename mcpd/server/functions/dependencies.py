@@ -23,7 +23,7 @@ from collections.abc import (
     Sequence,
 )
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager, contextmanager
-from inspect import Parameter as Slot
+from inspect import Parameter
 from types import CoroutineType
 from typing import Any, Self, TypeAlias, TypeVar, overload
 
@@ -84,9 +84,9 @@ def Depends(function: Any = None, *, use_cache: bool = True) -> Any:  # noqa: N8
     return Dependency(function, use_cache)
 
 
-def dependency_of(slot: Slot, hint: Any) -> Dependency | None:
+def dependency_of(parameter: Parameter, hint: Any) -> Dependency | None:
     """Return the dependency of a parameter, or None if its value comes from the client."""
-    found = slot.default if isinstance(slot.default, Dependency) else _dependency_in(hint)
+    found = parameter.default if isinstance(parameter.default, Dependency) else _dependency_in(hint)
     if found is None or found.function is not None:
         return found
     return Dependency(_class_of(hint), found.use_cache)
@@ -113,7 +113,7 @@ Overrides: TypeAlias = Mapping[Function, Function]
 
 _Make: TypeAlias = Callable[[Any], Any]
 
-_NONE = inspect.Parameter.empty
+_NONE = Parameter.empty
 
 
 class Source(Struct, frozen=True, eq=False):
@@ -162,22 +162,22 @@ def read(dependency: Dependency, arguments: Sequence[str], where: str, outer: tu
     context: tuple[str, _Make] | None = None
     taken: list[str] = []
     sources: dict[str, Source] = {}
-    for slot, hint in _parameters(function, plain, where):
+    for parameter, hint in _parameters(function, plain, where):
         kind: Any = find_kind(hint, Context)
-        inner = dependency_of(slot, hint)
+        inner = dependency_of(parameter, hint)
         if inner is not None:
-            sources[slot.name] = read(inner, arguments, where, (*outer, function))
+            sources[parameter.name] = read(inner, arguments, where, (*outer, function))
         elif kind is not None:
             if is_on_loop and getattr(kind, "is_for_threads", False):
                 raise RegistrationError(
                     f"{where}: it is async; annotate the parameter as Context and await its methods"
                 )
-            context = slot.name, kind._of
-        elif slot.name in arguments:
-            taken.append(slot.name)
-        elif slot.default is _NONE:
+            context = parameter.name, kind._of
+        elif parameter.name in arguments:
+            taken.append(parameter.name)
+        elif parameter.default is _NONE:
             raise RegistrationError(
-                f"{where}, parameter {slot.name!r}: it has no value: it is not an argument of the call and has no "
+                f"{where}, parameter {parameter.name!r}: it has no value: it is not an argument of the call and has no "
                 "default; give it one, Depends or a Context"
             )
     return Source(
@@ -192,20 +192,20 @@ def read(dependency: Dependency, arguments: Sequence[str], where: str, outer: tu
     )
 
 
-def _parameters(function: Function, plain: Any, where: str) -> list[tuple[inspect.Parameter, Any]]:
+def _parameters(function: Function, plain: Any, where: str) -> list[tuple[Parameter, Any]]:
     hints = resolved(plain, where) if is_annotated(plain) else {}
     try:
-        slots = inspect.signature(function).parameters.values()
+        parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):
         return []  # a class without a signature, such as dict, is called without arguments
-    by_name = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    by_name = (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
     found = []
-    for slot in slots:
-        if slot.kind in by_name:
-            found.append((slot, hints.get(slot.name, slot.annotation)))
-        elif slot.kind is inspect.Parameter.POSITIONAL_ONLY and slot.default is _NONE:
+    for parameter in parameters:
+        if parameter.kind in by_name:
+            found.append((parameter, hints.get(parameter.name, parameter.annotation)))
+        elif parameter.kind is Parameter.POSITIONAL_ONLY and parameter.default is _NONE:
             raise RegistrationError(
-                f"{where}, parameter {slot.name!r}: values are passed by name, so it cannot be positional only"
+                f"{where}, parameter {parameter.name!r}: values are passed by name, so it cannot be positional only"
             )
     return found
 

@@ -12,7 +12,7 @@ import re
 import sys
 import typing
 from collections.abc import Callable, Iterable
-from inspect import Parameter as Slot
+from inspect import Parameter
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union
 
@@ -353,25 +353,25 @@ _JSON = frozenset((bool, int, float, str))
 _INSTALL = "; or install pydantic, which reads it: pip install pydantic"
 
 
-def argument(slot: Slot, hint: Any, where: str) -> tuple[Any, ...]:
+def argument(parameter: Parameter, hint: Any, where: str) -> tuple[Any, ...]:
     """Return a parameter as a field for msgspec.defstruct. `where` names it in a RegistrationError."""
-    default = slot.default
+    default = parameter.default
     _refuse_others(default, hint, where)
     if is_field_info(default):
-        hint = Annotated[Any if hint is Slot.empty else hint, default]
-        default = Slot.empty
+        hint = Annotated[Any if hint is Parameter.empty else hint, default]
+        default = Parameter.empty
 
-    options: dict[str, Any] = {} if default is Slot.empty else _default(default)
+    options: dict[str, Any] = {} if default is Parameter.empty else _default(default)
     if typing.get_origin(hint) is Annotated:
         hint, texts = _field_options(hint, where)
         options = {**texts, **options}  # the default after = wins
 
     hint = readable(hint, where, has_none_default="default" in options and options["default"] is None)
     if not options:
-        return (slot.name, hint)
+        return (parameter.name, hint)
     if options.keys() == {"default"}:
-        return (slot.name, hint, options["default"])
-    return (slot.name, hint, msgspec.field(**options))
+        return (parameter.name, hint, options["default"])
+    return (parameter.name, hint, msgspec.field(**options))
 
 
 def _refuse_others(default: Any, hint: Any, where: str) -> None:
@@ -455,7 +455,7 @@ def readable(hint: Any, where: str, *, has_none_default: bool = False) -> Any:
     `object` and a missing annotation mean any value. A default of None admits null even if the annotation does not,
     because models read the default in the schema and send it.
     """
-    if hint is object or hint is Slot.empty:
+    if hint is object or hint is Parameter.empty:
         return Any
     if has_none_default:
         hint = optional(hint)

@@ -12,7 +12,7 @@ import functools
 import inspect
 import sys
 from collections.abc import Callable, Mapping
-from inspect import Parameter as Slot
+from inspect import Parameter
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -58,7 +58,7 @@ class Callee:
         self,
         function: Function,
         name: str,
-        parameters: list[tuple[Slot, Any]],
+        parameters: list[tuple[Parameter, Any]],
         returns: Any,
         *,
         context_type: type | None,
@@ -72,9 +72,9 @@ class Callee:
         self.is_async = is_coroutine_function(function)
         self.context_name: str | None = None
         # Converts the caller's context to what the function receives: the class method `_of` of its annotation.
-        self.make_context: Callable[[Any], Any] = _as_it_is
+        self.make_context: Callable[[Any], Any] = _unchanged
         self._is_content = is_content
-        self._names = tuple(slot.name for slot, _ in parameters)
+        self._names = tuple(parameter.name for parameter, _ in parameters)
         self._extra: Any = None
         self._dependencies: dict[str, Dependency] = {}
 
@@ -89,40 +89,40 @@ class Callee:
         # At registration, because pydantic takes long to import.
         self._is_dumped = may_need_pydantic(self.returns) and _is_stand_in(self.output_type)
 
-    def _read(self, parameters: list[tuple[Slot, Any]], context_type: type | None) -> list[tuple[Any, bool]]:
+    def _read(self, parameters: list[tuple[Parameter, Any]], context_type: type | None) -> list[tuple[Any, bool]]:
         # Return the arguments as fields of a struct, and whether msgspec certainly reads their types. Stores the
         # context, the dependencies and the type of further arguments.
         fields: list[tuple[Any, bool]] = []
         dependency_of = _finder_of_dependencies()
-        for slot, hint in parameters:
-            where = f"function {self.name!r}, parameter {slot.name!r}"
-            _check_parameter(slot, hint, where)
-            if dependency_of is not None and (dependency := dependency_of(slot, hint)) is not None:
-                self._dependencies[slot.name] = dependency
-            elif slot.kind is Slot.VAR_KEYWORD:
+        for parameter, hint in parameters:
+            where = f"function {self.name!r}, parameter {parameter.name!r}"
+            _check_parameter(parameter, hint, where)
+            if dependency_of is not None and (dependency := dependency_of(parameter, hint)) is not None:
+                self._dependencies[parameter.name] = dependency
+            elif parameter.kind is Parameter.VAR_KEYWORD:
                 from .hints import readable  # few functions take further arguments
 
                 self._extra = readable(hint, where)
             elif context_type is not None and (kind := find_kind(hint, context_type)) is not None:
-                self._take_context(slot, kind, context_type, where)
+                self._take_context(parameter, kind, context_type, where)
             else:
-                field = plain_field(slot, hint)
+                field = plain_field(parameter, hint)
                 is_plain = field is not None
                 if field is None:
                     from .hints import argument  # loaded with the first hint beyond plain types
 
-                    field = argument(slot, hint, where)
+                    field = argument(parameter, hint, where)
                 fields.append((field, is_plain))
         return fields
 
-    def _take_context(self, slot: Slot, kind: type, context_type: type, where: str) -> None:
+    def _take_context(self, parameter: Parameter, kind: type, context_type: type, where: str) -> None:
         if self.context_name is not None:
             raise RegistrationError(f"{where}: {self.context_name!r} is the {context_type.__name__} already")
         if self.is_async and getattr(kind, "is_for_threads", False):
             raise RegistrationError(
                 f"function {self.name!r} is async; annotate the parameter as Context and await its methods"
             )
-        self.context_name, self.make_context = slot.name, getattr(kind, "_of", _as_it_is)
+        self.context_name, self.make_context = parameter.name, getattr(kind, "_of", _unchanged)
 
     def _invoker(self, overrides: Overrides) -> Callable[[Struct, Values, Any], Any]:
         # Return a function (values, further arguments, context) that calls the function by name, as decorators
@@ -270,17 +270,17 @@ def bind(
 
     hints = resolved(plain, where)
     try:
-        slots = list(inspect.signature(_bare(function)).parameters.values())
+        parameters = list(inspect.signature(_bare(function)).parameters.values())
     except (TypeError, ValueError) as error:
         raise RegistrationError(f"{where}: its signature cannot be read: {error}") from error
-    if slots and slots[0].name in ("self", "cls") and _is_unbound_method(function, slots[0]):
+    if parameters and parameters[0].name in ("self", "cls") and _is_unbound_method(function, parameters[0]):
         raise RegistrationError(f"{where}: it is a method of a class; register the bound method of an instance")
 
-    own = own_hints(hints, plain, slots)
+    own = own_hints(hints, plain, parameters)
     return Callee(
         function,
         name,
-        [(slot, own[slot.name]) for slot in slots],
+        [(parameter, own[parameter.name]) for parameter in parameters],
         own["return"],
         context_type=context_type and context_type(),
         is_content=is_content,
@@ -295,12 +295,12 @@ def _bare(function: Function) -> Function:
     return function
 
 
-def _check_parameter(slot: Slot, hint: Any, where: str) -> None:
-    if slot.kind is Slot.POSITIONAL_ONLY or slot.kind is Slot.VAR_POSITIONAL:
+def _check_parameter(parameter: Parameter, hint: Any, where: str) -> None:
+    if parameter.kind is Parameter.POSITIONAL_ONLY or parameter.kind is Parameter.VAR_POSITIONAL:
         wraps = "; if a decorator returns this function, write @functools.wraps(…) above it there"
         text = f"{where}: arguments are passed by name, so it cannot be positional only or *args"
-        raise RegistrationError(text + (wraps if slot.kind is Slot.VAR_POSITIONAL else ""))
-    if slot.name.startswith("__"):
+        raise RegistrationError(text + (wraps if parameter.kind is Parameter.VAR_POSITIONAL else ""))
+    if parameter.name.startswith("__"):
         raise RegistrationError(f"{where}: names with two leading underscores are reserved; rename it")
     if isinstance(hint, str):
         raise RegistrationError(f"{where}: the annotation {hint!r} cannot be resolved")
@@ -322,7 +322,7 @@ def _is_stand_in(kind: Any) -> bool:
     return isinstance(kind, StandIn)
 
 
-def _finder_of_dependencies() -> Callable[[Slot, Any], Dependency | None] | None:
+def _finder_of_dependencies() -> Callable[[Parameter, Any], Dependency | None] | None:
     # Return the function that finds a `Depends` in a parameter; None if none was written in this process.
     module = sys.modules.get("mcpd.server.functions.dependencies")
     return None if module is None else module.dependency_of
@@ -341,12 +341,12 @@ def _struct(name: str, fields: list[Any], *, is_open: bool) -> type[Struct]:
         raise RegistrationError(f"function {name!r}: {error}") from error
 
 
-def _is_unbound_method(function: Any, first: Slot) -> bool:
+def _is_unbound_method(function: Any, first: Parameter) -> bool:
     outer = getattr(function, "__qualname__", "").rpartition(".")[0]
-    return first.annotation is Slot.empty and bool(outer) and not outer.endswith("<locals>")
+    return first.annotation is Parameter.empty and bool(outer) and not outer.endswith("<locals>")
 
 
-def _as_it_is(context: Any) -> Any:
+def _unchanged(context: Any) -> Any:
     return context
 
 

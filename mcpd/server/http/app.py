@@ -102,9 +102,10 @@ class HttpApp:
         """The paths of the endpoint, with and without a slash at the end; messages show the first."""
         self._legacy, self._modern = LegacyEndpoint(self.core), ModernEndpoint(self.core)
         # The endpoint by the value of `MCP-Protocol-Version`, if that is a modern version.
-        self._named: dict[bytes | None, ModernEndpoint] = {name.encode(): self._modern for name in table.MODERN}
+        self._endpoint_by_version: dict[bytes | None, ModernEndpoint]
+        self._endpoint_by_version = {name.encode(): self._modern for name in table.MODERN}
         self._only_modern = table.modern_requests()
-        find_sender = None if self._authentication is None else partial(self._who, self._authentication)
+        find_sender = None if self._authentication is None else partial(self._find_sender, self._authentication)
         self.routes = Router(self.core, server, self.guard, self._cors, find_sender, self.paths)
         self.sessions = self._legacy.sessions
         self.on_start: Callable[[], object] | None = None
@@ -220,7 +221,7 @@ class HttpApp:
 
         return self._serve(request, check)
 
-    async def _who(self, authentication: Authentication, request: HttpRequest) -> Principal | Refusal:
+    async def _find_sender(self, authentication: Authentication, request: HttpRequest) -> Principal | Refusal:
         # Return the sender of a request, or its refusal.
         path = "" if request.path in self.paths else request.path
         found = authentication.check(RequestHeaders(request.headers, request.repeated, request.method, path))
@@ -230,7 +231,7 @@ class HttpApp:
 
     async def _admit(self, request: HttpRequest, check: _HeaderCheck, authentication: Authentication) -> Step:
         # Answer a request once its sender is known, or refuse it.
-        known = await self._who(authentication, request)
+        known = await self._find_sender(authentication, request)
         if isinstance(known, Principal):
             request.user = known
         elif not self.guard.lets_in(known):  # otherwise an anonymous user with few permissions
@@ -248,13 +249,13 @@ class HttpApp:
         if request.method not in ("GET", "DELETE"):
             text = f"{request.method[:20]} is not supported here.\n"
             raise Refused(Refusal(405, text, (("Allow", "GET, POST, DELETE"),)))
-        endpoint = self._named.get(request.headers.get(b"mcp-protocol-version"), self._legacy)
+        endpoint = self._endpoint_by_version.get(request.headers.get(b"mcp-protocol-version"), self._legacy)
         return endpoint.get(request) if request.method == "GET" else endpoint.delete(request)
 
     async def _refuse_websocket(self, request: HttpRequest) -> Refusal | None:
         known: Principal | Refusal = self._check_headers(request).refusal or ANONYMOUS
         if isinstance(known, Principal) and self._authentication is not None:
-            known = await self._who(self._authentication, request)
+            known = await self._find_sender(self._authentication, request)
         if isinstance(known, Refusal):
             log.warning("Refused a WebSocket: %d", known.status)
             return known
@@ -307,7 +308,7 @@ class HttpApp:
         posted = decode_batch(message) if isinstance(message, Batch) else message
         if self.core.watch_post is not None:
             request.watch = self.core.watch_post(body, posted)
-        endpoint = self._named.get(request.headers.get(b"mcp-protocol-version"))
+        endpoint = self._endpoint_by_version.get(request.headers.get(b"mcp-protocol-version"))
         return (endpoint or self._endpoint_for(request, posted, body)).post(request, posted)
 
     def _endpoint_for(self, request: HttpRequest, posted: Posted, body: bytes) -> LegacyEndpoint | ModernEndpoint:

@@ -74,7 +74,7 @@ def check_standard(
     _compare("Mcp-Method", fields.get(_METHOD), method, is_encoded=False)
     if member is not None:
         if name is None:
-            name = _named(params, member)
+            name = _name_in(params, member)
         if name is not None or _NAME in fields:
             _compare("Mcp-Name", fields.get(_NAME), name, is_encoded=True)
 
@@ -144,7 +144,7 @@ def _plain(raw: bytes) -> str:
         raise ValueError("contains invalid characters") from None
 
 
-def _named(params: Raw, member: str) -> str | None:
+def _name_in(params: Raw, member: str) -> str | None:
     try:
         value = _decode(params).get(member)
     except MALFORMED:
@@ -290,7 +290,7 @@ class ModernEndpoint:
 
     async def _settle(self, connection: ServerConnection) -> None:
         try:
-            await connection.settle()
+            await connection.close_when_done()
         finally:
             self._core.open.discard(connection)
 

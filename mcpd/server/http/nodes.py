@@ -19,7 +19,18 @@ from msgspec import DecodeError, Struct, field
 from msgspec.msgpack import Decoder, Encoder
 
 from mcpd.errors import ProtocolError
-from mcpd.protocol.jsonrpc import Batch, Failure, Message, Notification, Request, Response, Result, call, decode, encode
+from mcpd.protocol.jsonrpc import (
+    Batch,
+    Failure,
+    Message,
+    Notification,
+    Request,
+    Response,
+    Result,
+    decode,
+    encode,
+    encode_message,
+)
 from mcpd.server.backplane.base import BackplaneAway
 from mcpd.server.backplane.node import Node, Sharing
 from .core import Core
@@ -378,7 +389,7 @@ class Nodes:
         if isinstance(message, Notification):
             if message.method == "notifications/cancelled":
                 # Any node may run the call.
-                frame = call(message.method, message.params)
+                frame = encode_message(message.method, message.params)
                 self._node.post(self._node.broadcast("cancel", session.uid, frame))
             return None
 

@@ -309,7 +309,7 @@ class Router:
         self._running: set[asyncio.Task[Any]] = set()
         self._stopped: set[asyncio.Task[Any]] = set()
 
-    def _nothing(self, request: HttpRequest) -> Refusal:
+    def _not_found(self, request: HttpRequest) -> Refusal:
         # Return the refusal for an unknown path. It names the endpoint, including the mount point.
         endpoint = f"{request.scope.get('root_path') or ''}{self._endpoint}"
         return Refusal(
@@ -392,7 +392,7 @@ class Router:
                 return
 
         if route is None:
-            await request.refuse(_not_allowed(request.method, found) if found else self._nothing(request))
+            await request.refuse(_not_allowed(request.method, found) if found else self._not_found(request))
             return
         if not route.public and self._find_sender is not None:
             known = await self._find_sender(request)
@@ -416,7 +416,7 @@ class Router:
 
         value = await self._run(request, route, body)
         try:
-            answer = _checked(value) if isinstance(value, Refusal) else _written(value)
+            answer = _check_refusal(value) if isinstance(value, Refusal) else _response_parts(value)
         except Exception as error:
             log.error("The result of the route %s cannot be sent: %s", printable(route.path), printable(error))
             await request.refuse(_FAILED)
@@ -446,7 +446,7 @@ class Router:
         assert task is not None
         self._running.add(task)
         try:
-            arguments = (_asked(request, route, body, lifespan),) if route.takes_request else ()
+            arguments = (_route_request(request, route, body, lifespan),) if route.takes_request else ()
             if route.is_async:
                 return await route.function(*arguments)  # type: ignore[misc]
             caller = _Caller((request, self._core.owner(request)), request.path)
@@ -537,7 +537,7 @@ async def _refuse(request: HttpRequest, refusal: Refusal) -> None:
     await request.refuse(refusal)
 
 
-def _asked(request: HttpRequest, route: Route, body: bytes, lifespan: Any) -> RouteRequest:
+def _route_request(request: HttpRequest, route: Route, body: bytes, lifespan: Any) -> RouteRequest:
     scope = request.scope
     return RouteRequest(
         method=request.method,
@@ -554,7 +554,7 @@ def _asked(request: HttpRequest, route: Route, body: bytes, lifespan: Any) -> Ro
     )
 
 
-def _written(value: object) -> tuple[int, Header, bytes, list[Header]]:
+def _response_parts(value: object) -> tuple[int, Header, bytes, list[Header]]:
     # Return status, content type, body and headers for the result of a function. Raises ValueError or TypeError.
     # The headers must not state where the response ends: a proxy or the client could see another response after it.
     response = RouteResponse(status=204) if value is None else value
@@ -581,7 +581,7 @@ def _written(value: object) -> tuple[int, Header, bytes, list[Header]]:
     return response.status, (b"content-type", kind.encode("latin-1")), body, fields
 
 
-def _checked(refusal: Refusal) -> Refusal:
+def _check_refusal(refusal: Refusal) -> Refusal:
     # Return a refusal unchanged. Raises ValueError if it cannot be sent.
     _check_status(refusal.status, 300)
     if refusal.status in _EMPTY:

@@ -230,7 +230,7 @@ class Sessions:
         connection = session.connection
         for call in connection.session.in_flight:
             # Each waiting client gets an error: after an empty response its call would wait forever.
-            answer = connection.stop(call, InvalidRequest(ENDED))
+            answer = connection.fail(call, InvalidRequest(ENDED))
             if answer is not None:
                 session.stopped = {**(session.stopped or {}), call.id: answer}
 

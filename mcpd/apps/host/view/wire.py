@@ -25,9 +25,9 @@ from mcpd.protocol.jsonrpc import (
     Request,
     Response,
     Result,
-    call,
     decode,
     encode,
+    encode_message,
     error_answer,
 )
 from mcpd.protocol.printable import printable
@@ -53,10 +53,10 @@ class ViewOutput:
         self._faults.log(level, f"%s: {text}", self.name, *args, error=error)
 
     def notify(self, method: str, params: Struct | Raw | None = None) -> None:
-        self.messages.append(call(method, params))
+        self.messages.append(encode_message(method, params))
 
     def request(self, call_id: str, method: str, params: object = None) -> None:
-        self.messages.append(call(method, params, call_id))
+        self.messages.append(encode_message(method, params, call_id))
 
     def result(self, request_id: Id, result: object) -> None:
         self.messages.append(encode(Result(request_id, result)))
