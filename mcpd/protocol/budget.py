@@ -241,12 +241,12 @@ def machine_memory() -> int:
 
 def _limit_files() -> list[str]:
     # Return the files with the memory limits of this process's control group and of its parents.
-    found = ["/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"]
+    files = ["/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"]
     try:
         with open("/proc/self/cgroup", encoding="utf-8", errors="replace") as file:
             lines = file.read().splitlines()
     except OSError:
-        return found
+        return files
 
     for line in lines:
         _, kinds, path = (line.split(":", 2) + ["", "", ""])[:3]
@@ -257,5 +257,5 @@ def _limit_files() -> list[str]:
             continue
         parts = [part for part in path.split("/") if part and part != ".."]
         for depth in range(len(parts), 0, -1):
-            found.append("/".join((base, *parts[:depth], name)))
-    return found
+            files.append("/".join((base, *parts[:depth], name)))
+    return files

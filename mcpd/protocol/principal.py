@@ -76,19 +76,19 @@ class Principal:
     @property
     def id(self) -> str:
         """A hash of issuer, subject and client, as a string; "" for the anonymous principal."""
-        found = self._id
-        if found is None:
+        identifier = self._id
+        if identifier is None:
             from hashlib import sha256  # not needed on stdio
 
             parts = [part.encode("utf-8", "surrogatepass") for part in (self.issuer, self.subject, self.client)]
             # The lengths keep ("ab", "c") and ("a", "bc") apart.
-            found = sha256(b"".join(b"%d:%s" % (len(part), part) for part in parts)).hexdigest()
-            object.__setattr__(self, "_id", found)
-        return found
+            identifier = sha256(b"".join(b"%d:%s" % (len(part), part) for part in parts)).hexdigest()
+            object.__setattr__(self, "_id", identifier)
+        return identifier
 
     def with_scopes(self, scopes: Iterable[str]) -> Principal:
         """Return a copy with other scopes."""
-        found = Principal(
+        principal = Principal(
             self.subject,
             issuer=self.issuer,
             client=self.client,
@@ -96,14 +96,14 @@ class Principal:
             claims=self.claims,
             expires=self.expires,
         )
-        object.__setattr__(found, "upstream", self.upstream)
-        return found
+        object.__setattr__(principal, "upstream", self.upstream)
+        return principal
 
     def with_upstream(self, upstream: Callable[[], Awaitable[str]]) -> Principal:
         """Return a copy with a function that returns the user's token at the identity provider."""
-        found = self.with_scopes(self.scopes)
-        object.__setattr__(found, "upstream", upstream)
-        return found
+        principal = self.with_scopes(self.scopes)
+        object.__setattr__(principal, "upstream", upstream)
+        return principal
 
     @property
     def is_authenticated(self) -> bool:
@@ -148,12 +148,12 @@ class Origin(Struct, frozen=True):
 
     def headers(self) -> dict[str, str]:
         """Return the headers by lower-case name, without credentials. Repeated headers are joined by commas."""
-        found: dict[str, str] = {}
+        by_name: dict[str, str] = {}
         for raw, value in self.fields:
             name, text = raw.decode("latin-1").lower(), value.decode("latin-1")
             if not _is_credential(name):
-                found[name] = f"{found[name]}, {text}" if name in found else text
-        return found
+                by_name[name] = f"{by_name[name]}, {text}" if name in by_name else text
+        return by_name
 
 
 _TELLING = ("authorization", "cookie", "token", "secret", "passw", "credential", "jwt", "apikey", "assertion", "bearer")

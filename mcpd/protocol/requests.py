@@ -99,11 +99,11 @@ class PendingRequests(Generic[Pending]):
 
     def get(self, request_id: object) -> Pending | None:
         """Return the request with this id, or None. Some peers return a number as a string."""
-        found = self.by_id.get(request_id)
-        if found is None and type(request_id) is str and request_id.isdecimal() and len(request_id) < 20:
+        request = self.by_id.get(request_id)
+        if request is None and type(request_id) is str and request_id.isdecimal() and len(request_id) < 20:
             number = int(request_id)
             return self.by_id.get(number) if str(number) == request_id else None
-        return found
+        return request
 
     def receive(self, answer: Response | Failure) -> Pending | None:
         """Remove and settle the request that this answers, with RemoteError for an error. Return it, or None."""

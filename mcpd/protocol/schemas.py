@@ -25,16 +25,16 @@ def target_of(reference: object, root: Any) -> Any:
     if not isinstance(reference, str) or not is_local(reference):
         return None
 
-    found = root
+    node = root
     for step in reference.split("/")[1:]:
         key = _unescaped(step)
-        if isinstance(found, Mapping):
-            found = found.get(key)
-        elif isinstance(found, list) and key.isdecimal() and int(key) < len(found):
-            found = found[int(key)]
+        if isinstance(node, Mapping):
+            node = node.get(key)
+        elif isinstance(node, list) and key.isdecimal() and int(key) < len(node):
+            node = node[int(key)]
         else:
             return None
-    return found
+    return node
 
 
 def _unescaped(step: str) -> str:
@@ -58,17 +58,17 @@ _FLAGS: Final = frozenset(("additionalProperties", "unevaluatedItems", "unevalua
 
 def mapped(node: Mapping[str, Any], change: Callable[[Any], Any]) -> Schema:
     """Return a schema with each direct subschema changed."""
-    found: Schema = {}
+    changed: Schema = {}
     for keyword, value in node.items():
         if keyword in _NAMED and isinstance(value, dict):
-            found[keyword] = {name: change(child) for name, child in value.items()}
+            changed[keyword] = {name: change(child) for name, child in value.items()}
         elif keyword in _MANY and isinstance(value, list):
-            found[keyword] = [change(child) for child in value]
+            changed[keyword] = [change(child) for child in value]
         elif keyword in _ONE and (isinstance(value, dict) or (isinstance(value, bool) and keyword not in _FLAGS)):
-            found[keyword] = change(value)
+            changed[keyword] = change(value)
         else:
-            found[keyword] = value
-    return found
+            changed[keyword] = value
+    return changed
 
 
 def children(node: Mapping[str, Any]) -> Iterator[tuple[str, str, Schema]]:

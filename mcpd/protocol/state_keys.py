@@ -32,13 +32,13 @@ class StateKeys:
 
     def of(self, purpose: Purpose) -> tuple[bytes, ...]:
         """Return the keys for one purpose, 32 bytes each."""
-        found = self._derived.get(purpose)
-        if found is None:
+        keys = self._derived.get(purpose)
+        if keys is None:
             import hmac  # most servers seal nothing
 
-            found = tuple(hmac.digest(key, b"mcpd " + purpose.encode(), "sha256") for key in self.keys)
-            self._derived[purpose] = found
-        return found
+            keys = tuple(hmac.digest(key, b"mcpd " + purpose.encode(), "sha256") for key in self.keys)
+            self._derived[purpose] = keys
+        return keys
 
 
 _handed_over = ""

@@ -160,7 +160,7 @@ def _of_defaults(where: str, arguments: type[Struct]) -> Iterator[Problem]:
             default = field.default_factory()
 
         try:
-            given = convert(to_builtins(default), field.type, dec_hook=dec_hook)
+            converted = convert(to_builtins(default), field.type, dec_hook=dec_hook)
         except ValidationError as error:
             text = str(error).partition(" - at")[0].replace("`", "")
             yield warning(where, f"the default of {field.name!r} does not fit its annotation: {text}")
@@ -168,9 +168,9 @@ def _of_defaults(where: str, arguments: type[Struct]) -> Iterator[Problem]:
         except Exception:  # a default that is not JSON, such as a sentinel, is valid
             continue
 
-        if type(default) in _AS_WRITTEN and type(given) not in _AS_WRITTEN:
+        if type(default) in _AS_WRITTEN and type(converted) not in _AS_WRITTEN:
             # JSON is converted to such an object, but a default reaches the function unchanged.
-            kind = field.type if isinstance(field.type, type) else type(given)
+            kind = field.type if isinstance(field.type, type) else type(converted)
             text = f"Expected {kind.__qualname__}, got {type(default).__qualname__}"
             yield warning(where, f"the default of {field.name!r} does not fit its annotation: {text}")
 
@@ -245,7 +245,7 @@ def _fails(kind: Any) -> bool:
 
 def find_problems(catalog: Catalog, extensions: Iterable[Extension]) -> list[Problem]:
     """Return every problem, errors first. Builds every schema on the way."""
-    found = [problem for problems in catalog.source_problems.values() for problem in problems]
+    collected = [problem for problems in catalog.source_problems.values() for problem in problems]
     everything = frozenset(extension.id for extension in extensions)
     for entry in catalog.tools.registered:
         if not isinstance(entry, FunctionTool):
@@ -253,21 +253,21 @@ def find_problems(catalog: Catalog, extensions: Iterable[Extension]) -> list[Pro
         try:
             mirrors(entry.tool.input_schema or entry.callee.input_schema)
         except McpdError as error:
-            found.append(Problem(f"tool {entry.key}", str(error)))
+            collected.append(Problem(f"tool {entry.key}", str(error)))
 
     for listing in (catalog.tools, catalog.resources, catalog.templates, catalog.prompts):
         for item in listing.registered:
             try:
                 encode(item.listed(everything))
             except Exception as error:  # one item that cannot be encoded fails the list for every client
-                found.append(Problem(f"{listing.what} {item.key}", str(error)))
+                collected.append(Problem(f"{listing.what} {item.key}", str(error)))
 
     for name, argument in catalog.completers:
-        found += _completion_problems(catalog, name, argument)
+        collected += _completion_problems(catalog, name, argument)
     for extension in extensions:
-        found += extension.problems()
-    found += advise(catalog)
-    return sorted(dict.fromkeys(found), key=lambda problem: not problem.is_error)
+        collected += extension.problems()
+    collected += advise(catalog)
+    return sorted(dict.fromkeys(collected), key=lambda problem: not problem.is_error)
 
 
 def _completion_problems(catalog: Catalog, name: str, argument: str) -> list[Problem]:

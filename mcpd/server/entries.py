@@ -76,8 +76,8 @@ def tool_entry(
         **described,
     )
 
-    given = options.get("timeout")
-    timeout = catalog.tool_timeout if given is None else checked_seconds(given, f"{where}, timeout")
+    seconds = options.get("timeout")
+    timeout = catalog.tool_timeout if seconds is None else checked_seconds(seconds, f"{where}, timeout")
     entry = (FunctionTool if timeout is None else TimedTool)(
         checked(tool, where),
         callee,

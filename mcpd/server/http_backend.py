@@ -101,11 +101,11 @@ class ListDigests(Struct, eq=False):
 def _digest(items: Iterable[bytes]) -> bytes:
     from hashlib import blake2b
 
-    found = blake2b(digest_size=_DIGEST_BYTES)
+    digest = blake2b(digest_size=_DIGEST_BYTES)
     for item in items:
-        found.update(len(item).to_bytes(8, "big"))
-        found.update(item)
-    return found.digest()
+        digest.update(len(item).to_bytes(8, "big"))
+        digest.update(item)
+    return digest.digest()
 
 
 class Backend(NamedTuple):

@@ -90,10 +90,10 @@ class SiblingNames:
         def renamed(node: Any) -> Any:
             if not isinstance(node, dict):
                 return node
-            found = mapped(node, renamed)
-            if isinstance(description := found.get("description"), str):
-                found["description"] = self.in_text(description, arguments)
-            return found
+            changed = mapped(node, renamed)
+            if isinstance(description := changed.get("description"), str):
+                changed["description"] = self.in_text(description, arguments)
+            return changed
 
         return renamed(dict(schema))  # type: ignore[no-any-return]
 
@@ -158,16 +158,16 @@ def _check(server: Server) -> None:
 
 def _prefixes(servers: Sequence[Server]) -> dict[str, Server]:
     # Return the servers by prefix; a repeated name gets a number.
-    found: dict[str, Server] = {}
+    by_prefix: dict[str, Server] = {}
     for server in servers:
         plain = "".join(c if c.isascii() and (c.isalnum() or c == "-") else " " for c in server.name)
         name = wanted = "-".join(plain.split()) or "server"
         number = 1
-        while name in found:
+        while name in by_prefix:
             number += 1
             name = f"{wanted}-{number}"
-        found[name] = server
-    return found
+        by_prefix[name] = server
+    return by_prefix
 
 
 @asynccontextmanager
@@ -191,7 +191,7 @@ def _refresh(joined: Server, prefix: str, part: Server, changed: object = None) 
     offers, siblings = catalog.offers, _siblings(prefix, part)
     tools = [_JoinedTool(prefix, part, tool, siblings) for tool in catalog.tools]
     long = [tool.key for tool in tools if len(tool.key) > _MOST_NAME]
-    found = [
+    own_problems = [
         Problem(f"tool {key}", f"its name has more than {_MOST_NAME} characters, so it is left out") for key in long
     ]
     # Resources of extensions are the extension's own; it finds them again in the lists of the server.
@@ -210,7 +210,7 @@ def _refresh(joined: Server, prefix: str, part: Server, changed: object = None) 
             prompts=[_JoinedPrompt(prefix, part, one, siblings) for one in catalog.prompts]
             if "prompts" in offers
             else None,
-            problems=[problem for each in (*problems, found) for problem in each],
+            problems=[problem for each in (*problems, own_problems) for problem in each],
         ),
     )
 

@@ -168,8 +168,8 @@ class Lifespan:
         if isinstance(error, asyncio.CancelledError):
             return f"{self._where} was stopped before it had started"
         log.error("%s could not start", printable(self._where), exc_info=_author_traceback(error))
-        said = f"{type(error).__name__}: {error}".strip().rstrip(":").partition("\n")[0]
-        return f"{self._where} could not start: {said}; the log above says where"
+        reason = f"{type(error).__name__}: {error}".strip().rstrip(":").partition("\n")[0]
+        return f"{self._where} could not start: {reason}; the log above says where"
 
 
 class _Life:

@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 
 def listeners_of(server: ServerCore, settings: Settings) -> list[Listener]:
     """Return all listeners except stdin."""
-    found: list[Listener] = []
+    listeners: list[Listener] = []
     if settings.ws is not None or settings.http is not None:
         connection_limit = ConnectionLimit()
         if settings.ws is not None:
-            found.append(_websocket_listener(server, settings.ws, settings, connection_limit))
+            listeners.append(_websocket_listener(server, settings.ws, settings, connection_limit))
         if settings.http is not None:
-            found.append(_http_listener(server, settings.http, settings, connection_limit))
-    return [*found, *settings.listeners]
+            listeners.append(_http_listener(server, settings.http, settings, connection_limit))
+    return [*listeners, *settings.listeners]
 
 
 def take_handed_over(settings: Settings) -> None:

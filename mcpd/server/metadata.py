@@ -133,14 +133,14 @@ def meta_of(meta: Any, where: str) -> Meta:
 
 def tagged(meta: Meta, options: DescribedPrompt, where: str) -> Meta:
     """Return `_meta` with the tags at `fastmcp.tags`, where clients look for them."""
-    given = options.get("tags")
-    if not given:
+    tags = options.get("tags")
+    if not tags:
         return meta
-    if isinstance(given, str) or not all(isinstance(tag, str) for tag in given):
-        raise RegistrationError(f'{where}, tags: expected a set of strings like {{"admin"}}, got {given!r}')
+    if isinstance(tags, str) or not all(isinstance(tag, str) for tag in tags):
+        raise RegistrationError(f'{where}, tags: expected a set of strings like {{"admin"}}, got {tags!r}')
     beside = (meta or {}).get("fastmcp")
     more = beside if isinstance(beside, dict) else {}
-    return {**(meta or {}), "fastmcp": {**more, "tags": sorted(set(given))}}
+    return {**(meta or {}), "fastmcp": {**more, "tags": sorted(set(tags))}}
 
 
 def offer(

@@ -381,11 +381,11 @@ def settings_for(
 
     Raises TypeError for an unknown option, ConfigurationError for a bad address.
     """
-    given = {name: others[name] for name in others if name not in Settings.__struct_fields__}
-    if given:
+    of_extensions = {name: others[name] for name in others if name not in Settings.__struct_fields__}
+    if of_extensions:
         from mcpd.server.extensions.serving import by_extension
 
-        by_id = by_extension(installed, given)
+        by_id = by_extension(installed, of_extensions)
         others = {name: value for name, value in others.items() if not any(name in values for values in by_id.values())}
         # Options given in both ways go to the same extension.
         both: Mapping[str, Mapping[str, Any]] = others.get("extensions", {})

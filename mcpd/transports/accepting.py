@@ -70,14 +70,14 @@ def _open_now() -> int:
 
 def is_tls(data: bytes, peer: str) -> bool:
     """Return whether a connection starts with a TLS handshake, and log it: the port serves without TLS."""
-    found = data.startswith(b"\x16\x03")
-    if found:
+    has_tls = data.startswith(b"\x16\x03")
+    if has_tls:
         log.warning(
             "%s used TLS on a port without TLS: use http:// or ws:// in the URL, or the address of the proxy that "
             "terminates TLS",
             printable(peer),
         )
-    return found
+    return has_tls
 
 
 class ConnectionLimit:

@@ -117,10 +117,10 @@ async def bind(address: Address, *, is_guarded: bool) -> list[socket.socket]:
     """
     if address.path:
         raise ConfigurationError(f"Cannot listen on {address} here: give a port, for example :8080")
-    found = await _resolve(address)
+    hosts = await _resolve(address)
     if not is_guarded:
-        _refuse_open(address, found)
-    return _listen_on_all(address, found)
+        _refuse_open(address, hosts)
+    return _listen_on_all(address, hosts)
 
 
 async def bind_shared(address: Address) -> list[socket.socket]:
@@ -128,24 +128,24 @@ async def bind_shared(address: Address) -> list[socket.socket]:
 
     The process that listens on them must check that the address is guarded (`check_guarded`).
     """
-    found = await _resolve(address)
+    hosts = await _resolve(address)
     if address.port:
         # Another process of the same user could share the port, so first make sure that it is free.
-        close(_listen_on_all(address, found, listens=False))
-    return _listen_on_all(address, found, listens=False, is_shared=True)
+        close(_listen_on_all(address, hosts, listens=False))
+    return _listen_on_all(address, hosts, listens=False, is_shared=True)
 
 
 def bind_beside(sockets: Iterable[socket.socket]) -> list[socket.socket]:
     """Bind one more socket to the address of each of these sockets from `bind_shared`. Raises ConfigurationError."""
-    found: list[socket.socket] = []
+    bound: list[socket.socket] = []
     for each in sockets:
         host, port = each.getsockname()[:2]
         try:
-            found.append(_open(host, port, listens=False, is_shared=True))
+            bound.append(_open(host, port, listens=False, is_shared=True))
         except OSError as error:
-            close(found)
+            close(bound)
             raise ConfigurationError(_explain(error, Address(host, port))) from None
-    return found
+    return bound
 
 
 def check_guarded(address: Address, sockets: Iterable[socket.socket]) -> None:
@@ -172,10 +172,10 @@ def _refuse_open(address: Address, hosts: Iterable[str]) -> None:
 
 
 def _listen_on_all(
-    address: Address, found: list[str], *, listens: bool = True, is_shared: bool = False
+    address: Address, hosts: list[str], *, listens: bool = True, is_shared: bool = False
 ) -> list[socket.socket]:
     for _ in range(_PORT_TRIES):
-        sockets = _listen(address, found, listens, is_shared)
+        sockets = _listen(address, hosts, listens, is_shared)
         if sockets:
             return sockets
 
@@ -225,25 +225,25 @@ async def _resolve(address: Address) -> list[str]:
         return list(_LOOPBACK)
     loop = asyncio.get_running_loop()
     try:
-        found = await loop.getaddrinfo(address.host, None, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        entries = await loop.getaddrinfo(address.host, None, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except (OSError, UnicodeError) as error:
         why = error.strerror if isinstance(error, OSError) and error.strerror else "not a host name"
         raise ConfigurationError(
             f"Cannot listen on {address}: {why}; use the name of this machine, one of its addresses, or 0.0.0.0 for all"
         ) from None
-    return list(dict.fromkeys(str(entry[4][0]) for entry in found))
+    return list(dict.fromkeys(str(entry[4][0]) for entry in entries))
 
 
-def _listen(address: Address, found: list[str], listens: bool, is_shared: bool) -> list[socket.socket]:
+def _listen(address: Address, hosts: list[str], listens: bool, is_shared: bool) -> list[socket.socket]:
     # Listen on all addresses; on none if the port that the system chose for the first is taken on another.
     sockets: list[socket.socket] = []
     port = address.port
     try:
-        for host in found:
+        for host in hosts:
             try:
                 listening = _open(host, port, listens, is_shared)
             except OSError as error:
-                if error.errno in (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL) and (sockets or host != found[-1]):
+                if error.errno in (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL) and (sockets or host != hosts[-1]):
                     continue  # a machine without IPv6 (or IPv4): the other address is enough
                 if error.errno == errno.EADDRINUSE and sockets and address.port == 0:
                     close(sockets)

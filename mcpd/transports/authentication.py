@@ -269,22 +269,22 @@ class Authentication:
     ) -> Principal | Refusal | Coroutine[Any, Any, Principal | Refusal]:
         """Call any function that authenticates; otherwise as `check`."""
         try:
-            found = authenticator(request)
+            answer = authenticator(request)
         except (KeyboardInterrupt, GeneratorExit):
             raise
         except BaseException as error:  # even SystemExit, which would end the server
             log.error("An authenticator failed", exc_info=error)
             return _UNAVAILABLE
 
-        if found.__class__ is Principal:
-            return found  # the usual case
-        if not isinstance(found, Awaitable):
-            return _judged(found)
+        if answer.__class__ is Principal:
+            return answer  # the usual case
+        if not isinstance(answer, Awaitable):
+            return _judged(answer)
         if may_wait and len(self._tasks) < _MOST_AT_ONCE:
-            return self._wait(found)
+            return self._wait(answer)
 
-        if isinstance(found, Coroutine):
-            found.close()
+        if isinstance(answer, Coroutine):
+            answer.close()
         log.warning("Too many requests are being authenticated: new ones are refused with 503")
         return _BUSY
 

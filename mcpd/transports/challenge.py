@@ -83,24 +83,24 @@ def parse(lines: Iterable[str]) -> list[Challenge]:
 
     At most 64 KiB and 64 challenges are read.
     """
-    found: list[Challenge] = []
+    challenges: list[Challenge] = []
     room = _MOST_BYTES
     for line in lines:
         room -= len(line)
         if room < 0:
             break
-        _parse_line(line, found)
-    return found[:_MOST_CHALLENGES]
+        _parse_line(line, challenges)
+    return challenges[:_MOST_CHALLENGES]
 
 
-def _parse_line(line: str, found: list[Challenge]) -> None:
+def _parse_line(line: str, challenges: list[Challenge]) -> None:
     params: dict[str, str] | None = None  # of the current challenge
     for part in _parts(line.rstrip(" \t,")):
         name, value, scheme, token68 = part.groups()
         # A word that is not followed by `=` begins a challenge.
         if scheme is not None:
             params = {}
-            found.append(Challenge(scheme, MappingProxyType(params), token68 or ""))
+            challenges.append(Challenge(scheme, MappingProxyType(params), token68 or ""))
         elif params is not None and value is not None:
             text = _unescape(r"\1", value[1:-1]) if value[0] == '"' else value
             params.setdefault(name.lower(), text)
@@ -112,10 +112,10 @@ _names_source = re.compile(r"\b(host|origin)\b", re.IGNORECASE).search
 def said_in(body: bytes) -> str:
     """Return what the body of a refusal says, printable and short: its `error_description`, or its first line."""
     try:
-        found = decode(body)
+        document = decode(body)
     except (DecodeError, UnicodeDecodeError, RecursionError):
-        found = None
-    if isinstance(found, dict) and isinstance(text := found.get("error_description"), str) and text.strip():
+        document = None
+    if isinstance(document, dict) and isinstance(text := document.get("error_description"), str) and text.strip():
         return printable(" ".join(text.split()), 300)
     lines = (line.strip() for line in body[:4096].splitlines())
     return printable(next((line for line in lines if line), b"").decode(errors="replace"), 300)

@@ -199,15 +199,15 @@ def _shortened(value: Any, most: int, name: str = "") -> Any:
 def _identity(data: bytes, size: int, tail: bytes) -> dict[str, Any]:
     head = head_of(data) if size <= MAX_DECODED_BYTES else None
     if head is not None:
-        found = {"id": head.id, "method": head.method, "error": True if head.error else None}
+        members = {"id": head.id, "method": head.method, "error": True if head.error else None}
     else:
         begin = data[:_TAIL_BYTES]
         found_id, found_method = _ID.search(begin) or _ID.search(tail), _METHOD.search(begin)
-        found = {
+        members = {
             "id": None if found_id is None else decode(found_id[1]),
             "method": None if found_method is None else found_method[1].decode(),
         }
-    return {name: value for name, value in found.items() if value is not None}
+    return {name: value for name, value in members.items() if value is not None}
 
 
 def _add_text(record: dict[str, Any], data: bytes, recording: Recording) -> None:
@@ -300,11 +300,11 @@ class TraceFile:
             flags |= getattr(os, name, 0)
         descriptor = os.open(self.path, flags, 0o600)
         try:
-            found = os.fstat(descriptor)
-            if not stat.S_ISREG(found.st_mode) or (sys.platform != "win32" and found.st_uid != os.geteuid()):
+            status = os.fstat(descriptor)
+            if not stat.S_ISREG(status.st_mode) or (sys.platform != "win32" and status.st_uid != os.geteuid()):
                 text = f"{self.path} is not a file of yours; name a file, new or your own: {self._option} FILE"
                 raise ConfigurationError(text)
-            if found.st_mode & 0o077 and sys.platform != "win32":
+            if status.st_mode & 0o077 and sys.platform != "win32":
                 os.fchmod(descriptor, 0o600)
         except BaseException:
             os.close(descriptor)

@@ -43,15 +43,15 @@ def sockets_at(address: str) -> list[socket.socket]:
                 "(LISTEN_FDS); use a systemd socket unit, or name a descriptor, as in fd://7"
             )
 
-    found: list[socket.socket] = []
+    sockets: list[socket.socket] = []
     try:
         for number in numbers:
-            found.append(_copy_of(number, address))
+            sockets.append(_copy_of(number, address))
     except ConfigurationError:
-        for each in found:
+        for each in sockets:
             each.close()
         raise
-    return found
+    return sockets
 
 
 def _copy_of(number: int, address: str) -> socket.socket:

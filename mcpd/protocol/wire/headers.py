@@ -96,7 +96,7 @@ def mirrors(schema: Any) -> tuple[Mirror, ...]:
     Raises RegistrationError for an annotation that the specification forbids, because clients then drop the whole tool
     (S26-074 to S26-079).
     """
-    found: list[Mirror] = []
+    mirrored: list[Mirror] = []
     if not isinstance(schema, dict):
         return ()  # raw JSON is not checked
 
@@ -115,11 +115,11 @@ def mirrors(schema: Any) -> tuple[Mirror, ...]:
         if node.get("type") not in ("string", "integer", "boolean"):
             raise RegistrationError(f"{ANNOTATION} at {where}: only strings, integers and booleans can be mirrored")
         mirror = Mirror(f"Mcp-Param-{name}", f"mcp-param-{name}".lower().encode(), path)
-        if any(other.key == mirror.key for other in found):
+        if any(other.key == mirror.key for other in mirrored):
             raise RegistrationError(f"{ANNOTATION} at {where}: {name!r} is used twice (header names ignore case)")
-        found.append(mirror)
+        mirrored.append(mirror)
 
-    return tuple(found)
+    return tuple(mirrored)
 
 
 def without_mirrors(schema: Any) -> Any:

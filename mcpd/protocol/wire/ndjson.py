@@ -41,20 +41,20 @@ class OversizedMessage(Struct, frozen=True):
     @property
     def id(self) -> int | str | None:
         """The id of the message; None if it is missing or unknown."""
-        found = re.match(_ID_FIRST, self.head) or re.search(_ID_LAST, self.tail)
+        match = re.match(_ID_FIRST, self.head) or re.search(_ID_LAST, self.tail)
         try:
-            return None if found is None else decode(found[1], type=int | str)
+            return None if match is None else decode(match[1], type=int | str)
         except (DecodeError, UnicodeDecodeError):
             return None
 
     @property
     def is_answer(self) -> bool | None:
         """Whether the message is an answer; None if that is unknown."""
-        found = re.match(_ID_FIRST, self.head)
-        if found is not None:
-            return _IS_ANSWER.get(found[2])
-        found = re.match(_FIRST_MEMBER, self.head)
-        return None if found is None else _IS_ANSWER.get(found[1])
+        match = re.match(_ID_FIRST, self.head)
+        if match is not None:
+            return _IS_ANSWER.get(match[2])
+        match = re.match(_FIRST_MEMBER, self.head)
+        return None if match is None else _IS_ANSWER.get(match[1])
 
 
 def answered_request_id(message: bytes) -> int | str | None:

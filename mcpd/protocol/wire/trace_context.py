@@ -40,8 +40,8 @@ class TraceContext(Struct, frozen=True):
 
     def headers(self) -> dict[str, str]:
         """Return the headers for a request to another service, or the keys of `_meta`."""
-        found = {"traceparent": self.traceparent, "tracestate": self.tracestate, "baggage": self.baggage}
-        return {name: value for name, value in found.items() if value}
+        fields = {"traceparent": self.traceparent, "tracestate": self.tracestate, "baggage": self.baggage}
+        return {name: value for name, value in fields.items() if value}
 
 
 class _Meta(Struct):

@@ -306,20 +306,20 @@ class MemoryBackplane(OwnBus):
         return Item(str(item.number), item.data)
 
     async def renew(self, name: str, owner: str, item: Item, lease: float) -> bool:
-        found = self._owned(name, owner, item)
-        if found is not None:
-            found.until = monotonic() + lease
-        return found is not None
+        queued = self._owned(name, owner, item)
+        if queued is not None:
+            queued.until = monotonic() + lease
+        return queued is not None
 
     async def done(self, name: str, owner: str, item: Item) -> bool:
-        found = self._owned(name, owner, item)
-        if found is None:
+        queued = self._owned(name, owner, item)
+        if queued is None:
             return False
         del self._queues[name][item.id]
-        self._bytes -= len(found.data)
+        self._bytes -= len(queued.data)
         return True
 
     def _owned(self, name: str, owner: str, item: Item) -> _Queued | None:
         self._expire()
-        found = self._queues.get(name, {}).get(item.id)
-        return found if found is not None and found.owner == owner else None
+        queued = self._queues.get(name, {}).get(item.id)
+        return queued if queued is not None and queued.owner == owner else None

@@ -276,12 +276,12 @@ class RedisBackplane(Remote):
         self._waiting.append((command, answer))
         if self._sender is None or self._sender.done():
             self._sender = loop.create_task(self._send(), name="mcpd-backplane")
-        found = await answer
-        if isinstance(found, ResponseError):
-            raise found
-        if isinstance(found, Exception):
-            raise BackplaneAway(f"the backplane: {printable(found)}") from None
-        return found
+        reply = await answer
+        if isinstance(reply, ResponseError):
+            raise reply
+        if isinstance(reply, Exception):
+            raise BackplaneAway(f"the backplane: {printable(reply)}") from None
+        return reply
 
     async def _write(self, *command: str | bytes | int) -> Any:
         # Send a command. Raises BackplaneAway also if Redis refuses it: it is full, read-only or loading.
@@ -323,8 +323,8 @@ class RedisBackplane(Remote):
     # -- values ------------------------------------------------------------------------------
 
     async def get(self, key: str) -> bytes | None:
-        found: bytes | None = await self._write("GET", self._prefix + key)
-        return found
+        value: bytes | None = await self._write("GET", self._prefix + key)
+        return value
 
     async def set(self, key: str, value: bytes, ttl: float, *, only_new: bool = False) -> bool:
         end = ("PX", _ms(ttl), "NX") if only_new else ("PX", _ms(ttl))
@@ -346,8 +346,8 @@ class RedisBackplane(Remote):
 
     async def read(self, name: str, after: str = "", limit: int = 1000) -> list[tuple[str, bytes]]:
         start = f"({after}" if after else "-"
-        found = await self._write("XRANGE", self._prefix + name, start, "+", "COUNT", limit)
-        return [(_text(number), _data(fields)) for number, fields in found or ()]
+        entries = await self._write("XRANGE", self._prefix + name, start, "+", "COUNT", limit)
+        return [(_text(number), _data(fields)) for number, fields in entries or ()]
 
     # -- the bus -----------------------------------------------------------------------------
 
@@ -392,8 +392,8 @@ class RedisBackplane(Remote):
         return None
 
     async def _claim(self, key: str, owner: str, lease: float) -> Item | None:
-        found = await self._do("XAUTOCLAIM", key, _GROUP, owner, _ms(lease), "0", "COUNT", 1)
-        entries = found[1] if found else ()
+        claimed = await self._do("XAUTOCLAIM", key, _GROUP, owner, _ms(lease), "0", "COUNT", 1)
+        entries = claimed[1] if claimed else ()
         if not entries:
             streams = await self._do("XREADGROUP", "GROUP", _GROUP, owner, "COUNT", 1, "STREAMS", key, ">")
             if not streams:
@@ -433,13 +433,13 @@ def _client(url: str) -> Redis | RedisCluster:
         if "+sentinel://" in url:
             return _of_sentinels(url, settings)
         if "+cluster://" in url:
-            found: Redis | RedisCluster = RedisCluster.from_url(url.replace("+cluster", "", 1), **settings)
+            client: Redis | RedisCluster = RedisCluster.from_url(url.replace("+cluster", "", 1), **settings)
         else:
-            found = Redis.from_url(url, **settings)
+            client = Redis.from_url(url, **settings)
     except (ValueError, TypeError, RedisError) as error:
         raise ConfigurationError(f"backplane: {printable(error)}; write redis://HOST:PORT/0") from None
 
-    return found
+    return client
 
 
 def _of_sentinels(url: str, settings: dict[str, Any]) -> Redis:
@@ -467,8 +467,8 @@ def _of_sentinels(url: str, settings: dict[str, Any]) -> Redis:
     asked = {**settings, **tls, "password": password}
     where = [(host, int(port)) for host, _, port in hosts]
     sentinel = Sentinel(where, sentinel_kwargs=asked, **options)  # type: ignore[no-untyped-call, unused-ignore]
-    found: Redis = sentinel.master_for(service)
-    return found
+    client: Redis = sentinel.master_for(service)
+    return client
 
 
 def _ms(ttl: float) -> int:

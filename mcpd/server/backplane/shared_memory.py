@@ -218,8 +218,8 @@ class SharedBackplane(Remote):
     # -- values ------------------------------------------------------------------------------
 
     async def get(self, key: str) -> bytes | None:
-        found: bytes | None = await self._ask("get", key)
-        return found
+        value: bytes | None = await self._ask("get", key)
+        return value
 
     async def set(self, key: str, value: bytes, ttl: float, *, only_new: bool = False) -> bool:
         return bool(await self._ask("set", key, value, ttl, only_new))
@@ -261,8 +261,8 @@ class SharedBackplane(Remote):
         await self._ask("push", name, data, ttl)
 
     async def claim(self, name: str, owner: str, lease: float) -> Item | None:
-        found = await self._ask("claim", name, owner, lease)
-        return None if found is None else Item(*found)
+        claimed = await self._ask("claim", name, owner, lease)
+        return None if claimed is None else Item(*claimed)
 
     async def renew(self, name: str, owner: str, item: Item, lease: float) -> bool:
         return bool(await self._ask("renew", name, owner, Item(item.id, b""), lease))
@@ -338,8 +338,8 @@ class _Member(FrameProtocol):
             if word not in _BODIES:
                 raise ValueError(f"{word[:20]} is not known")
             # Check all arguments before anything is changed.
-            found = _at_once(self._do(word, *convert(body, _BODIES[word], builtin_types=(bytes,))))
-            self._write(number, "", found)
+            result = _at_once(self._do(word, *convert(body, _BODIES[word], builtin_types=(bytes,))))
+            self._write(number, "", result)
         except (MsgspecError, TypeError, ValueError, OSError) as error:
             # The frame is of another version of this program, or too large.
             self._write(number, f"{type(error).__name__}: {error}", None)

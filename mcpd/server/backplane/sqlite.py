@@ -172,11 +172,11 @@ class SqliteBackplane(OwnBus):
         def work() -> list[tuple[str, bytes]]:
             if self._is_over(name):
                 return []
-            found = self._db.execute(
+            rows = self._db.execute(
                 "SELECT id, entry FROM log WHERE name = ? AND id > ? ORDER BY id LIMIT ?",
                 (name, int(after) if after else 0, limit),
             )
-            return [(str(number), entry) for number, entry in found]
+            return [(str(number), entry) for number, entry in rows]
 
         return await self._run(work)
 

@@ -36,9 +36,9 @@ def serve_options_of(extension: Extension) -> list[ServeOption]:
     return _declared(extension.id, extension.serve_options())
 
 
-def configure(installed: Mapping[str, Extension], given: Mapping[str, Mapping[str, Any]]) -> None:
+def configure(installed: Mapping[str, Extension], options: Mapping[str, Mapping[str, Any]]) -> None:
     """Configure extensions by id with options for serving. Raises ConfigurationError."""
-    for id, values in given.items():
+    for id, values in options.items():
         if id not in installed:
             raise ConfigurationError(f"the server has no extension {id!r}; it has {', '.join(installed)}")
         known = [each.name for each in serve_options_of(installed[id])]
@@ -53,15 +53,15 @@ def configure(installed: Mapping[str, Extension], given: Mapping[str, Mapping[st
             raise ConfigurationError(str(error)) from error
 
 
-def by_extension(installed: Iterable[Extension], given: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+def by_extension(installed: Iterable[Extension], options: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     """Group options by the first extension that has them. Unknown options are left out."""
-    found: dict[str, dict[str, Any]] = {}
-    if given:
+    grouped: dict[str, dict[str, Any]] = {}
+    if options:
         owners = {each.name: each.id for extension in reversed([*installed]) for each in serve_options_of(extension)}
-        for name, value in given.items():
+        for name, value in options.items():
             if name in owners:
-                found.setdefault(owners[name], {})[name] = value
-    return found
+                grouped.setdefault(owners[name], {})[name] = value
+    return grouped
 
 
 def _declared(id: str, kind: type | None) -> list[ServeOption]:

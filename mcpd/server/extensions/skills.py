@@ -54,8 +54,8 @@ class SkillSource(Protocol):
 
 def skill_entries(entries: Iterable[ResourceEntry]) -> dict[str, ResourceEntry]:
     """Return the entries that are files of skills, sorted by URI."""
-    found = {entry.key: entry for entry in entries if SKILLS in entry.extension_data}
-    return dict(sorted(found.items()))
+    skills = {entry.key: entry for entry in entries if SKILLS in entry.extension_data}
+    return dict(sorted(skills.items()))
 
 
 def source_of(entry: ResourceEntry) -> SkillSource | None:

@@ -178,8 +178,8 @@ def find_kind(hint: Any, kind: type) -> type | None:
     if origin is Annotated:
         return find_kind(hint.__origin__, kind)
     if origin is Union or origin is UnionType:
-        found = (find_kind(member, kind) for member in typing.get_args(hint))
-        return next((one for one in found if one is not None), None)
+        kinds = (find_kind(member, kind) for member in typing.get_args(hint))
+        return next((one for one in kinds if one is not None), None)
     given = origin or hint
     return given if kind in getattr(given, "__mro__", ()) else None
 

@@ -55,10 +55,10 @@ def reread(value: Any, kind: str) -> Any:
     if isinstance(value, str) and len(value) > _LONGEST:
         return value
     try:
-        found = _MAKERS[kind](value)
+        made = _MAKERS[kind](value)
     except (ValueError, OverflowError):
         return value
-    return value if found is None else msgspec.to_builtins(found)
+    return value if made is None else msgspec.to_builtins(made)
 
 
 def _datetime(value: Any) -> datetime.datetime | None:
@@ -68,9 +68,9 @@ def _datetime(value: Any) -> datetime.datetime | None:
 
 
 def _date(value: Any) -> datetime.date | None:
-    found = _datetime(value)
+    moment = _datetime(value)
     # A value with a time of day is more than a date.
-    return found.date() if found is not None and found.time() == datetime.time() else None
+    return moment.date() if moment is not None and moment.time() == datetime.time() else None
 
 
 def _time(value: Any) -> datetime.time | None:
@@ -93,11 +93,11 @@ def _timedelta(value: Any) -> datetime.timedelta | None:
         return None
 
     sign, days, hours, minutes, seconds = clock.groups()
-    found = datetime.timedelta(int(days or 0), float(seconds or 0), minutes=int(minutes), hours=int(hours))
+    duration = datetime.timedelta(int(days or 0), float(seconds or 0), minutes=int(minutes), hours=int(hours))
     # str() of a negative timedelta puts the sign on the days only: "-1 day, 23:00:00" means -1 hour.
     if sign and days:
-        return found - 2 * datetime.timedelta(int(days))
-    return -found if sign else found
+        return duration - 2 * datetime.timedelta(int(days))
+    return -duration if sign else duration
 
 
 _MAKERS: Final = {
@@ -492,16 +492,16 @@ def _as_json(problem: str) -> str:
 
 
 def _allowed(path: str, schema: Schema) -> str | None:
-    found: Any = schema
+    node: Any = schema
     for name, index, _ in re.findall(_STEP, path):
-        found = inside(found, schema)
-        if name and name in found.get("properties", ()):
-            found = found["properties"][name]
-        elif index and int(index) < len(found.get("prefixItems", ())):
-            found = found["prefixItems"][int(index)]
+        node = inside(node, schema)
+        if name and name in node.get("properties", ()):
+            node = node["properties"][name]
+        elif index and int(index) < len(node.get("prefixItems", ())):
+            node = node["prefixItems"][int(index)]
         else:
-            found = found.get("items" if index else "additionalProperties")
-    values = inside(found, schema).get("enum", ())
+            node = node.get("items" if index else "additionalProperties")
+    values = inside(node, schema).get("enum", ())
     return ", ".join(msgspec.json.encode(value).decode() for value in values[:_MANY]) or None
 
 

@@ -86,10 +86,10 @@ def Depends(function: Any = None, *, use_cache: bool = True) -> Any:  # noqa: N8
 
 def dependency_of(parameter: Parameter, hint: Any) -> Dependency | None:
     """Return the dependency of a parameter, or None if its value comes from the client."""
-    found = parameter.default if isinstance(parameter.default, Dependency) else _dependency_in(hint)
-    if found is None or found.function is not None:
-        return found
-    return Dependency(_class_of(hint), found.use_cache)
+    dependency = parameter.default if isinstance(parameter.default, Dependency) else _dependency_in(hint)
+    if dependency is None or dependency.function is not None:
+        return dependency
+    return Dependency(_class_of(hint), dependency.use_cache)
 
 
 def _dependency_in(hint: Any) -> Dependency | None:
@@ -97,8 +97,8 @@ def _dependency_in(hint: Any) -> Dependency | None:
     for item in getattr(hint, "__metadata__", ()):
         if isinstance(item, Dependency):
             return item
-    found = map(_dependency_in, typing.get_args(hint)) if typing.get_origin(hint) is not typing.Literal else ()
-    return next((one for one in found if one is not None), None)
+    dependencies = map(_dependency_in, typing.get_args(hint)) if typing.get_origin(hint) is not typing.Literal else ()
+    return next((one for one in dependencies if one is not None), None)
 
 
 def _class_of(hint: Any) -> Function | None:
@@ -199,15 +199,15 @@ def _parameters(function: Function, plain: Any, where: str) -> list[tuple[Parame
     except (TypeError, ValueError):
         return []  # a class without a signature, such as dict, is called without arguments
     by_name = (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
-    found = []
+    annotated = []
     for parameter in parameters:
         if parameter.kind in by_name:
-            found.append((parameter, hints.get(parameter.name, parameter.annotation)))
+            annotated.append((parameter, hints.get(parameter.name, parameter.annotation)))
         elif parameter.kind is Parameter.POSITIONAL_ONLY and parameter.default is _NONE:
             raise RegistrationError(
                 f"{where}, parameter {parameter.name!r}: values are passed by name, so it cannot be positional only"
             )
-    return found
+    return annotated
 
 
 # -- a call ------------------------------------------------------------------------------------
@@ -253,20 +253,20 @@ class Calling:
 
     async def _call(self, held: _Values, values: Values, context: Mapping[str, Any], exchange: Exchange) -> Any:
         frame = _Call(self, held, values, exchange)
-        given = {name: await frame.value_of(source) for name, source in self._sources.items()}
+        injected = {name: await frame.value_of(source) for name, source in self._sources.items()}
         if self._is_async:
-            return await self._function(**values, **context, **given)
-        return await ThreadStep(exchange).run(self._function, values | {**context, **given})
+            return await self._function(**values, **context, **injected)
+        return await ThreadStep(exchange).run(self._function, values | {**context, **injected})
 
     def used(self, source: Source) -> Source:
         """Return the source to call: the replacement of an override if there is one."""
         if source.function not in self._overrides:
             return source
         key = self._overrides[source.function], source.use_cache
-        found = self._instead.get(key)
-        if found is None:
-            found = self._instead[key] = read(Dependency(*key), self._arguments, self._where)
-        return found
+        replacement = self._instead.get(key)
+        if replacement is None:
+            replacement = self._instead[key] = read(Dependency(*key), self._arguments, self._where)
+        return replacement
 
 
 class _Call(Struct, eq=False):
@@ -344,18 +344,18 @@ class _OpenSource:
 
     async def open(self, values: Values) -> Any:
         if self._source.is_async:
-            given = self._source.enter(**values)
-            if given.__class__ is CoroutineType:
-                given = await given
-            given = self._entered(given)
+            value = self._source.enter(**values)
+            if value.__class__ is CoroutineType:
+                value = await value
+            value = self._entered(value)
         else:
-            given = await ThreadStep(self._exchange).run(self._context.run, {}, self._begin, values)
+            value = await ThreadStep(self._exchange).run(self._context.run, {}, self._begin, values)
 
-        if self._manager is None and _is_own(given, AbstractAsyncContextManager, self._source, "__aenter__"):
-            entered = await given.__aenter__()
-            self._manager, self._is_awaited = given, True
+        if self._manager is None and _is_own(value, AbstractAsyncContextManager, self._source, "__aenter__"):
+            entered = await value.__aenter__()
+            self._manager, self._is_awaited = value, True
             return entered
-        return given
+        return value
 
     def _begin(self, values: Values) -> Any:
         return self._entered(self._source.enter(**values))

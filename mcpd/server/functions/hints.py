@@ -160,11 +160,11 @@ def _beyond_meta(item: Any) -> bool:
 
 
 def _limits(metadata: tuple[Any, ...]) -> dict[str, Any]:
-    found = {name: value for name, value in _meta_of(metadata).items() if name in LIMITS}
+    limits = {name: value for name, value in _meta_of(metadata).items() if name in LIMITS}
     for item in metadata:
         if isinstance(item, Meta):
-            found |= _given(item, (*LIMITS, "tz"))
-    return found
+            limits |= _given(item, (*LIMITS, "tz"))
+    return limits
 
 
 def _limited(union: Any, limits: dict[str, Any], metadata: tuple[Any, ...]) -> Any:

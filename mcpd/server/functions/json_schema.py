@@ -91,16 +91,16 @@ class JsonSchema:
         """
         if not is_flat and not self.can_check(value):
             return [f"nested deeper than {MOST_LEVELS}"]
-        found = []
+        texts = []
         for error in self._validator.iter_errors(value):
             path = ".".join(map(str, error.instance_path))
             message = error.message
             if len(message) > _LONG:  # it contains the value
                 message = f"{message[: _LONG // 2]} … {message[-_LONG // 2 :]}"
-            found.append(f"{path}: {message}" if path else message)
-            if len(found) == _MANY:
+            texts.append(f"{path}: {message}" if path else message)
+            if len(texts) == _MANY:
                 break
-        return found
+        return texts
 
     @staticmethod
     def can_check(value: Any) -> bool:

@@ -253,19 +253,19 @@ def _rewritten(node: Any, direction: Direction) -> Schema:
     if not isinstance(node, dict):
         return {"not": {}} if node is False else {}
     node = _with_words_outside(_without_specials(node))
-    found = mapped(node, lambda child: _rewritten(child, direction))
+    rewritten = mapped(node, lambda child: _rewritten(child, direction))
 
-    _rewrite_enum(found)
-    _rewrite_text(found, direction)
-    if found.get("type") == "array":
-        _rewrite_items(found)
-    elif found.get("type") == "object":
-        _rewrite_members(found)
+    _rewrite_enum(rewritten)
+    _rewrite_text(rewritten, direction)
+    if rewritten.get("type") == "array":
+        _rewrite_items(rewritten)
+    elif rewritten.get("type") == "object":
+        _rewrite_members(rewritten)
 
-    multiple = found.get("multipleOf")
+    multiple = rewritten.get("multipleOf")
     if direction == "output" and isinstance(multiple, float) and not multiple.is_integer():
-        del found["multipleOf"]  # validators compute differently: 0.3 is not a multiple of 0.1
-    return found
+        del rewritten["multipleOf"]  # validators compute differently: 0.3 is not a multiple of 0.1
+    return rewritten
 
 
 def _without_specials(node: Schema) -> Schema:
@@ -379,8 +379,8 @@ def _rewrite_items(node: Schema) -> None:
 
     if is_mixed or any("title" in item for item in prefix):
         order = "Items in this order: " + ", ".join(map(_position, prefix))
-        said = node.get("description")
-        node["description"] = f"{said}\n\n{order}" if said else order
+        description = node.get("description")
+        node["description"] = f"{description}\n\n{order}" if description else order
 
 
 def _position(item: Mapping[str, Any]) -> str:
@@ -419,8 +419,8 @@ def _merged(node: Any) -> Any:
     # Flatten choices among choices, and choices of one.
     if not isinstance(node, dict):
         return node
-    found = mapped(node, _merged)
-    return _with_flat_choice(found) if isinstance(found.get("anyOf"), list) else found
+    merged = mapped(node, _merged)
+    return _with_flat_choice(merged) if isinstance(merged.get("anyOf"), list) else merged
 
 
 def _with_flat_choice(node: Schema) -> Schema:

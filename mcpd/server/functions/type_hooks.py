@@ -305,22 +305,22 @@ class Definitions:
 def problem(hint: Any) -> str | None:
     """Return why values of this type cannot be read from JSON or shown in a schema; None if they can."""
     try:
-        for found in parts_of(types.type_info(hint), set()):
-            if isinstance(found, types.CustomType) and not (is_model(found.cls) or _is_path(found.cls)):
-                return f"{getattr(found.cls, '__qualname__', found.cls)} cannot be read from JSON; {_KNOWN}"
-            if isinstance(found, types.Field) and found.default is not msgspec.NODEFAULT:
+        for info in parts_of(types.type_info(hint), set()):
+            if isinstance(info, types.CustomType) and not (is_model(info.cls) or _is_path(info.cls)):
+                return f"{getattr(info.cls, '__qualname__', info.cls)} cannot be read from JSON; {_KNOWN}"
+            if isinstance(info, types.Field) and info.default is not msgspec.NODEFAULT:
                 # msgspec's schemas include defaults, so this one must be encodable.
-                msgspec.to_builtins(found.default, str_keys=True)
+                msgspec.to_builtins(info.default, str_keys=True)
         # type_info accepts some unions that a decoder does not.
         msgspec.json.Decoder(hint, dec_hook=dec_hook)
     except NameError as error:
         return f"the name {error.name!r} in its definition is not defined"
     except (TypeError, ValueError, NotImplementedError, RuntimeError) as error:
-        if found := re.match(_UNION, str(error)):
+        if match := re.match(_UNION, str(error)):
             for part in typing.get_args(hint):
                 if reason := problem(part):
                     return reason
-            return f"{UNION} {found[2]} cannot be told apart in JSON; {_TAG if 'Struct types' in found[1] else _FIELD}"
+            return f"{UNION} {match[2]} cannot be told apart in JSON; {_TAG if 'Struct types' in match[1] else _FIELD}"
         return f"{error}; {_KNOWN}"
     return None
 

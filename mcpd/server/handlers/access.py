@@ -144,9 +144,9 @@ def _as_result(catalog: Catalog, exchange: Exchange, denied: AccessDenied) -> Ca
 def _denied(
     catalog: Catalog, method: str, params: Any, exchange: Exchange | Origin, active: ActiveExtensions
 ) -> AccessDenied | None:
-    each = list(_needs_in(catalog, method, params, active))
-    found = [needs for needs in each if needs is not None]
-    if not found and not catalog.has_anonymous:
+    all_needs = list(_needs_in(catalog, method, params, active))
+    protected = [needs for needs in all_needs if needs is not None]
+    if not protected and not catalog.has_anonymous:
         return None  # most requests need only an admitted user
     origin = exchange if isinstance(exchange, Origin) else exchange.origin
     if not checks_scopes(origin):
@@ -154,14 +154,14 @@ def _denied(
 
     missing: dict[str, None] = {}
     needed: dict[str, None] = {}
-    for needs in found:
+    for needs in protected:
         scopes = needs.scopes if needs.by_arguments is None else _by_arguments(needs, params)
         needed.update(dict.fromkeys(scopes))
         missing.update(dict.fromkeys(missing_scopes(origin, scopes)))
 
     is_nobody = not origin.user.is_authenticated
     # A subscription may name several resources: one that is open to everybody opens no other.
-    is_open = bool(each) and all(needs is not None and needs.is_anonymous for needs in each)
+    is_open = bool(all_needs) and all(needs is not None and needs.is_anonymous for needs in all_needs)
     if is_nobody and catalog.protection is not None and not is_open:
         return AccessDenied("This requires authentication", scopes=tuple(needed), error="unauthorized")
     if not missing:
@@ -222,16 +222,16 @@ def _by_arguments(needs: Needs, params: Any) -> list[str]:
 
 
 def _arguments(params: Any) -> dict[str, Any]:
-    given = getattr(params, "arguments", None)
-    if given is None and getattr(params, "argument", None) is not None:  # completion
+    arguments = getattr(params, "arguments", None)
+    if arguments is None and getattr(params, "argument", None) is not None:  # completion
         known = (params.context.arguments if params.context else None) or {}
         return {**known, params.argument.name: params.argument.value}
-    if given is None or given is NO_JSON:
+    if arguments is None or arguments is NO_JSON:
         return {"uri": params.uri} if getattr(params, "uri", "") else {}
-    if isinstance(given, dict):
-        return dict(given)
+    if isinstance(arguments, dict):
+        return dict(arguments)
     try:
-        return read_object(given, "arguments")
+        return read_object(arguments, "arguments")
     except InvalidParams:
         return {}
 

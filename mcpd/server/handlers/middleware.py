@@ -65,8 +65,8 @@ class MiddlewareRequest:
 
     @arguments.setter
     def arguments(self, values: dict[str, Any]) -> None:
-        given = Raw(encode_data(values)) if self.method == "tools/call" else values
-        self.params = structs.replace(self.params, arguments=given)
+        encoded = Raw(encode_data(values)) if self.method == "tools/call" else values
+        self.params = structs.replace(self.params, arguments=encoded)
 
     @property
     def caller(self) -> str:

@@ -224,10 +224,10 @@ class HttpApp:
     async def _find_sender(self, authentication: Authentication, request: HttpRequest) -> Principal | Refusal:
         # Return the sender of a request, or its refusal.
         path = "" if request.path in self.paths else request.path
-        found = authentication.check(RequestHeaders(request.headers, request.repeated, request.method, path))
-        if self._identify is not None and isinstance(found, Principal):
-            found = authentication.call(_identified, (self._identify, request.scope))
-        return await found if isinstance(found, Coroutine) else found
+        sender = authentication.check(RequestHeaders(request.headers, request.repeated, request.method, path))
+        if self._identify is not None and isinstance(sender, Principal):
+            sender = authentication.call(_identified, (self._identify, request.scope))
+        return await sender if isinstance(sender, Coroutine) else sender
 
     async def _admit(self, request: HttpRequest, check: _HeaderCheck, authentication: Authentication) -> Step:
         # Answer a request once its sender is known, or refuse it.

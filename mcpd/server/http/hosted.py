@@ -94,8 +94,8 @@ def _running() -> Iterator[Any]:
             name = _SERVERS.get(frame.f_globals.get("__name__", ""))
             # Reading the variables of a frame keeps their values alive, so only for the frames of servers.
             if name is not None and name in frame.f_code.co_varnames + frame.f_code.co_cellvars:
-                found = frame.f_locals.get(name)
-                yield getattr(found, "servers", None) if name == "self" else found
+                value = frame.f_locals.get(name)
+                yield getattr(value, "servers", None) if name == "self" else value
             step = step.cr_await
 
 

@@ -269,13 +269,13 @@ class LegacyEndpoint:
             if match[1] and match[1].decode() != session.streams.node:
                 await self._follow(session, request, match)
                 return
-            found = session.streams.get(int(match[3]))
-            missed_events = None if found is None else await found.since(int(match[4]))
+            kept = session.streams.get(int(match[3]))
+            missed_events = None if kept is None else await kept.since(int(match[4]))
             if not self.sessions.has(session):  # it ended while the store was read
                 raise BadRequest(404, NOT_FOUND)
-            if found is None or missed_events is None:
+            if kept is None or missed_events is None:
                 raise BadRequest(400, NOT_KEPT)
-            stream, missed = found, missed_events
+            stream, missed = kept, missed_events
 
         await self._serve_stream(session, request, stream, missed)
 

@@ -247,9 +247,9 @@ class ResumableStream:
         while position < self._last:
             # More events may be sent while the store is read: the result must include them.
             last = self._last
-            found = await self._streams.after(self, position)
-            missed += found
-            position = max(last, found[-1][0] if found else 0)
+            events = await self._streams.after(self, position)
+            missed += events
+            position = max(last, events[-1][0] if events else 0)
 
         return missed
 

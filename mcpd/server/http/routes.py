@@ -330,17 +330,17 @@ class Router:
         """
         if self._count != len(self._added) or not self._exact:
             self._build()
-        found: dict[str, Route] = {}
+        routes: dict[str, Route] = {}
         for route in self._exact.get(path, ()):
             for method in route.methods:
-                found.setdefault(method, route)
+                routes.setdefault(method, route)
 
         for route in self._templates:
             if route.match(path) is not None:
                 for method in route.methods:
-                    found.setdefault(method, route)
+                    routes.setdefault(method, route)
 
-        return found
+        return routes
 
     def _build(self) -> None:
         self._exact.clear()
@@ -369,9 +369,9 @@ class Router:
 
     async def serve(self, request: HttpRequest, refusal: Refusal | None) -> None:
         """Answer a request to another path than the endpoint's; `refusal` is for its Host and Origin."""
-        found = self.find(request.path)
-        route = found.get(request.method)
-        open_methods = _open_methods(request, found, route)
+        routes = self.find(request.path)
+        route = routes.get(request.method)
+        open_methods = _open_methods(request, routes, route)
         if open_methods:
             # Also for pages that may not call tools: a refusal would look to them like a network error.
             refusal = self._guard.check_source(request.header(b"host"), None)
@@ -386,13 +386,13 @@ class Router:
                 await request.answer_empty(204, (allowed, (b"access-control-allow-headers", b"*")))
                 return
         elif self._cors.is_enabled:
-            preflight = self._cors.answer(request, ", ".join(found).encode())
+            preflight = self._cors.answer(request, ", ".join(routes).encode())
             if preflight is not None:
                 await preflight
                 return
 
         if route is None:
-            await request.refuse(_not_allowed(request.method, found) if found else self._not_found(request))
+            await request.refuse(_not_allowed(request.method, routes) if routes else self._not_found(request))
             return
         if not route.public and self._find_sender is not None:
             known = await self._find_sender(request)

@@ -208,17 +208,17 @@ class SealedSessions:
         self._loads.add(load)
         try:
             kinds = ("x", "m") if sealed.client is not None else ("x", "m", "f")
-            found = await asyncio.gather(*(self._backplane.get(_key(sealed.uid, kind)) for kind in kinds))
+            values = await asyncio.gather(*(self._backplane.get(_key(sealed.uid, kind)) for kind in kinds))
         except BackplaneAway:
             raise Unavailable(_AWAY) from None
         finally:
             self._loads.discard(load)
 
-        client = found[2] if sealed.client is None else sealed.client
-        if found[0] is not None or load.has_ended or client is None:
+        client = values[2] if sealed.client is None else sealed.client
+        if values[0] is not None or load.has_ended or client is None:
             return None
         try:
-            return _record(sealed, client, found[1])
+            return _record(sealed, client, values[1])
         except (DecodeError, RecursionError):
             return None  # written by another version of mcpd, or another program
 

@@ -48,13 +48,13 @@ def checked_folder(*, make: bool) -> Path | None:
         if make:
             with suppress(FileExistsError):
                 folder.mkdir(mode=0o700, parents=False)
-        found = os.lstat(folder)
+        status = os.lstat(folder)
     except OSError as error:
         if not make and isinstance(error, FileNotFoundError):
             return None
         raise ConfigurationError(f"{folder}: {error.strerror}; set XDG_RUNTIME_DIR to a folder of yours") from None
 
-    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or stat.S_IMODE(found.st_mode) & 0o077:
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid() or stat.S_IMODE(status.st_mode) & 0o077:
         raise ConfigurationError(
             f"{folder} is not a folder of yours with mode 0700, so its sockets are not trusted; "
             "remove it, or set XDG_RUNTIME_DIR to a folder of yours"
@@ -75,7 +75,7 @@ def control_path(folder: Path) -> str:
 
 def control_sockets(folder: Path) -> dict[int, str]:
     """Return the control sockets by process id. The process may have ended."""
-    found: dict[int, str] = {}
+    paths: dict[int, str] = {}
     for entry in os.scandir(folder):
         number = entry.name.removeprefix(_PREFIX).removesuffix(_SUFFIX)
         try:
@@ -83,9 +83,9 @@ def control_sockets(folder: Path) -> dict[int, str]:
         except OSError:
             continue
         if number.isdecimal() and stat.S_ISSOCK(seen.st_mode) and seen.st_uid == os.getuid():
-            found[int(number)] = entry.path
+            paths[int(number)] = entry.path
 
-    return dict(sorted(found.items()))
+    return dict(sorted(paths.items()))
 
 
 _SECONDS = 5.0
@@ -162,10 +162,10 @@ def status_at(address: str, token: str | None = None) -> Status:
 
 def _connection(address: str) -> http.client.HTTPConnection:
     if "://" not in address:
-        found = parse(address)
-        if found.path:
+        parsed = parse(address)
+        if parsed.path:
             raise ConfigurationError(f"{printable(address)}: use the address of the server's --metrics option")
-        return http.client.HTTPConnection(found.host or "127.0.0.1", found.port, timeout=_SECONDS)
+        return http.client.HTTPConnection(parsed.host or "127.0.0.1", parsed.port, timeout=_SECONDS)
 
     try:
         parts = urlsplit(address)

@@ -68,15 +68,15 @@ def summed(of_each: Iterable[Iterable[Family]]) -> list[Family]:
 
     A histogram whose buckets differ from an earlier one is left out.
     """
-    found: dict[str, tuple[Family, dict[Labels, Sample]]] = {}
+    merged: dict[str, tuple[Family, dict[Labels, Sample]]] = {}
     for families in of_each:
         for family in families:
-            samples = found.setdefault(family.name, (family, {}))[1]
+            samples = merged.setdefault(family.name, (family, {}))[1]
             for sample in family.samples:
                 before = samples.get(sample.labels)
                 samples[sample.labels] = sample if before is None else _joined(family, before, sample)
 
-    return [replace(family, samples=tuple(samples.values())) for family, samples in found.values()]
+    return [replace(family, samples=tuple(samples.values())) for family, samples in merged.values()]
 
 
 def _joined(family: Family, one: Sample, other: Sample) -> Sample:
@@ -192,7 +192,7 @@ STARTED = time.time()
 
 def process_families() -> list[Family]:
     """Return CPU time, start, and with /proc memory and descriptors, under the usual names of Prometheus clients."""
-    found = [
+    families = [
         _one("process_cpu_seconds", "counter", "User and system CPU time.", time.process_time()),
         _one("process_start_time_seconds", "gauge", "When the process began, since 1970.", _start(), most=True),
     ]
@@ -200,7 +200,7 @@ def process_families() -> list[Family]:
         with open("/proc/self/statm", "rb") as file:
             virtual, resident = map(int, file.read().split()[:2])
         page = os.sysconf("SC_PAGE_SIZE")
-        found += [
+        families += [
             _one("process_virtual_memory_bytes", "gauge", "Virtual memory.", virtual * page),
             _one("process_resident_memory_bytes", "gauge", "Resident memory.", resident * page),
             _one("process_open_fds", "gauge", "Open descriptors.", len(os.listdir("/proc/self/fd")) - 1),
@@ -209,7 +209,7 @@ def process_families() -> list[Family]:
     except (OSError, ValueError):
         pass
 
-    return found
+    return families
 
 
 def _one(name: str, kind: Kind, help: str, value: float, *, most: bool = False) -> Family:
@@ -324,10 +324,10 @@ class Meter(HookedObserver):
             with_error = transport, version, method, rest[3], error
             key = rest if key == with_error or with_error not in self._series else with_error
 
-        found = self._series.get(key)
-        if found is None:
-            found = self._series[key] = _Series()
-        return found
+        series = self._series.get(key)
+        if series is None:
+            series = self._series[key] = _Series()
+        return series
 
     def _tool_label(self, name: str) -> str:
         return name if is_label(name) and self._is_tool(name) else _OTHER

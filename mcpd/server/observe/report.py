@@ -318,7 +318,7 @@ class Report:
         now, service = running(self._connections()), self._service()
         build = (("version", __version__), ("server_name", self._identity.name),
                  ("server_version", self._identity.version))  # fmt: skip
-        found = [
+        families = [
             Family("mcpd_build", "info", "Which mcpd serves which server.", (Sample(build, 1),)),
             Family("mcpd_requests_in_flight", "gauge", "Requests not answered yet.", (Sample(value=now.in_flight),)),
             Family("mcpd_streams", "gauge", "Event streams of HTTP that are open.", (Sample(value=service.streams),)),
@@ -326,15 +326,15 @@ class Report:
         if self.heartbeat is not None:
             lag = Sample(value=self.heartbeat.lag)
             text = "The longest delay of the event loop in the last minute."
-            found.append(Family("mcpd_loop_lag_seconds", "gauge", text, (lag,), most=True))
+            families.append(Family("mcpd_loop_lag_seconds", "gauge", text, (lag,), most=True))
 
         if service.backplane is not None:
             is_up = Sample(value=float(not service.backplane))
-            found.append(Family("mcpd_backplane_up", "gauge", "Processes that reach the backplane.", (is_up,)))
+            families.append(Family("mcpd_backplane_up", "gauge", "Processes that reach the backplane.", (is_up,)))
             for name, text, count in (
                 ("refused", "Messages of the backplane that were forged, too old or repeated.", service.refused),
                 ("dropped", "Messages to other processes that could not be sent.", service.dropped),
             ):
-                found.append(Family(f"mcpd_backplane_{name}", "counter", text, (Sample(value=count),)))
+                families.append(Family(f"mcpd_backplane_{name}", "counter", text, (Sample(value=count),)))
 
-        return found
+        return families

@@ -183,9 +183,9 @@ class Tracing:
     def _link(self, span: Any, above: Any) -> None:
         # Link the span that surrounds this one, such as that of an ASGI server. The parent is the client's span.
         around, parent = self._api.get_current_span(), self._api.get_current_span(above)
-        found = around.get_span_context()
-        if found.is_valid and found.span_id != parent.get_span_context().span_id:
-            span.add_link(found)
+        surrounding = around.get_span_context()
+        if surrounding.is_valid and surrounding.span_id != parent.get_span_context().span_id:
+            span.add_link(surrounding)
 
     def _more(self, method: str, exchange: Exchange) -> dict[str, Any]:
         attributes: dict[str, Any] = {
@@ -270,9 +270,9 @@ class _Asked(Struct, eq=False):
 
 def _trace_of(span: Any, baggage: str) -> TraceContext:
     # Return the trace context to propagate for a span.
-    found = span.get_span_context()
-    parent = f"00-{found.trace_id:032x}-{found.span_id:016x}-{int(found.trace_flags):02x}"
-    return TraceContext(parent, found.trace_state.to_header() if found.trace_state else "", baggage)
+    context = span.get_span_context()
+    parent = f"00-{context.trace_id:032x}-{context.span_id:016x}-{int(context.trace_flags):02x}"
+    return TraceContext(parent, context.trace_state.to_header() if context.trace_state else "", baggage)
 
 
 @coroutine

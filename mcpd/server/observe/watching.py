@@ -287,19 +287,19 @@ class Watching(Site):
 
     async def _ask(self, read: Callable[[], T]) -> T:
         # Call `read` in the server's event loop, or here if the loop is blocked and nothing changes anyway.
-        found: Future[T] = Future()
+        future: Future[T] = Future()
 
         def run() -> None:
-            if found.set_running_or_notify_cancel():
+            if future.set_running_or_notify_cancel():
                 try:
-                    found.set_result(read())
+                    future.set_result(read())
                 except Exception as error:
-                    found.set_exception(error)
+                    future.set_exception(error)
 
         try:
             self._loop.call_soon_threadsafe(run)
             async with asyncio.timeout(_PATIENCE):
-                return await asyncio.wrap_future(found)
+                return await asyncio.wrap_future(future)
         except (TimeoutError, RuntimeError):
             return read()
 

@@ -63,14 +63,14 @@ def checked_hints(given: CacheHint | Mapping[Any, CacheHint] | None, where: str)
     if not isinstance(given, Mapping):
         hint = checked_hint(given, where)
         return {} if hint is None else dict.fromkeys((m for m in CACHEABLE if m != "resources/read"), hint)
-    found: dict[str, CacheHint] = {}
+    hints: dict[str, CacheHint] = {}
     for method, one in given.items():
         if method not in CACHEABLE:
             raise RegistrationError(f"{where}: {method!r} has no hint, only {', '.join(CACHEABLE)}")
         hint = checked_hint(one, where)
         if hint is not None:
-            found[method] = hint
-    return found
+            hints[method] = hint
+    return hints
 
 
 def apply_hint(result: CacheableResult, hint: CacheHint) -> None:

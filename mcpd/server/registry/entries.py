@@ -187,12 +187,12 @@ class Listing(Generic[E]):
 
         with self._lock:
             # A new dict replaces the old one at once, for threads that iterate over the entries.
-            found: dict[str, E] = {}
+            merged: dict[str, E] = {}
             for key, entry in self._entries.items():
                 if self._owner(key) != owner:
-                    found[key] = entry
+                    merged[key] = entry
                 elif key in new:
-                    found[key] = new[key]
+                    merged[key] = new[key]
                     if new[key] != entry:
                         touched[key] = False
                 else:
@@ -201,14 +201,14 @@ class Listing(Generic[E]):
                     self._owners.pop(key, None)
 
             for key, entry in new.items():
-                if key not in found:
+                if key not in merged:
                     touched[key] = False
-                    found[key] = entry
+                    merged[key] = entry
                     self._number(key)
                 if owner != DECORATORS:
                     self._owners[key] = owner
 
-            self._entries = found
+            self._entries = merged
             self._choose()
             if touched:
                 self.forget_pages()
@@ -226,10 +226,10 @@ class Listing(Generic[E]):
 
     def _choose(self) -> None:
         is_on = self.is_on
-        found = {
+        enabled = {
             key: entry for key, entry in self._entries.items() if (entry.is_enabled if is_on is None else is_on(entry))
         }
-        self._offered = self._entries if len(found) == len(self._entries) else found
+        self._offered = self._entries if len(enabled) == len(self._entries) else enabled
 
     def _owner(self, key: str) -> str:
         return self._owners.get(key, DECORATORS)

@@ -197,8 +197,8 @@ def instructions_problems(instructions: str | None) -> Iterator[Problem]:
     if len(text.encode("utf-8", "replace")) > _MOST_TEXT_BYTES:
         yield warning("instructions", f"Claude Code cuts them after {_MOST_TEXT_BYTES:,} bytes; shorten them")
     elif len(text) > _ALONE_CHARACTERS:
-        said = f"{len(text)} characters: in Codex the first {_ALONE_CHARACTERS} must make sense alone"
-        yield warning("instructions", f"{said}; put the most important part there")
+        finding = f"{len(text)} characters: in Codex the first {_ALONE_CHARACTERS} must make sense alone"
+        yield warning("instructions", f"{finding}; put the most important part there")
 
 
 def resource_problems(resource: Mapping[str, Any]) -> Iterator[Problem]:

@@ -62,10 +62,10 @@ class Completer:
             function, arguments = self._callee.call_values, (dict(zip(self._names, arguments, strict=False)), exchange)
         try:
             if self._is_async:
-                found = await function(*arguments)
+                suggestions = await function(*arguments)
             else:
-                found = await run_in_thread(function, *arguments, exchange=exchange)
-            return found if isinstance(found, Completion) else rank(found, value)
+                suggestions = await run_in_thread(function, *arguments, exchange=exchange)
+            return suggestions if isinstance(suggestions, Completion) else rank(suggestions, value)
         except BaseException as error:
             if not is_failure(error):
                 raise
@@ -74,16 +74,16 @@ class Completer:
 
 
 def _wants_more(function: Function) -> bool:
-    slots = inspect.signature(function).parameters.values()
+    parameters = inspect.signature(function).parameters.values()
     try:
         hints = resolved(plain_function(function), "completion")
     except RegistrationError:
-        return len(slots) > 2  # `bind` reports the problem
+        return len(parameters) > 2  # `bind` reports the problem
     depends = sys.modules.get("mcpd.server.functions.dependencies")
     return any(
-        find_kind(hint := hints.get(slot.name), Context) is not None
-        or (depends is not None and depends.dependency_of(slot, hint) is not None)
-        for slot in slots
+        find_kind(hint := hints.get(parameter.name), Context) is not None
+        or (depends is not None and depends.dependency_of(parameter, hint) is not None)
+        for parameter in parameters
     )
 
 
@@ -105,13 +105,13 @@ def rank(candidates: Iterable[Any], value: str) -> Completion:
 def choices(schema: Schema, name: str) -> list[str]:
     """Return the values that a schema lists for a parameter (enum, const, boolean); [] if it lists none."""
     member = schema.get("properties", {}).get(name, {})
-    found: list[str] = []
+    values: list[str] = []
     for node in (member, *member.get("anyOf", ())):
         target = follow(node, schema) or {}
         if target.get("type") == "boolean":
-            found += ["true", "false"]
-        found += [str(value) for value in target.get("enum", ()) if value is not None]
-    return found
+            values += ["true", "false"]
+        values += [str(value) for value in target.get("enum", ()) if value is not None]
+    return values
 
 
 class FunctionPrompt(Entry):

@@ -98,10 +98,10 @@ def names_of(component: Component, entry: Any) -> tuple[str, ...]:
 def _set_of(given: Collection[str] | str | None, what: str) -> frozenset[str] | None:
     if given is None:
         return None
-    found = frozenset((given,) if isinstance(given, str) else given)
-    if not all(isinstance(one, str) for one in found):
+    names = frozenset((given,) if isinstance(given, str) else given)
+    if not all(isinstance(one, str) for one in names):
         raise RegistrationError(f"{what}: expected a set of strings, got {given!r}")
-    return found
+    return names
 
 
 class CatalogEntry(Struct, frozen=True, kw_only=True):

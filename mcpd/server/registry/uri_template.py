@@ -378,8 +378,8 @@ def _has(positions: list[int], at: int) -> bool:
 
 
 def _run_end(edge: _Value, uri: str, at: int) -> int:
-    found = edge.run.match(uri, at)
-    return found.end() if found else at
+    match = edge.run.match(uri, at)
+    return match.end() if match else at
 
 
 class _Choice(Struct, frozen=True, gc=False):
@@ -393,18 +393,18 @@ def _parameters(edge: _Parameters, uri: str, starts: list[int]) -> dict[int, _Ch
     choices: dict[int, _Choice] = {}
     starts = [at for at in starts if uri.startswith(edge.operator.first, at)]
     # Found once, because values may overlap, as in "?q=?q=?q=…".
-    bounds = [found.start() for found in edge.bound.finditer(uri)] if starts else []
+    bounds = [match.start() for match in edge.bound.finditer(uri)] if starts else []
     bounds.append(len(uri))
 
     for start in starts:
         at, mark = start, edge.operator.first
         spans: dict[str, tuple[int, int]] = {}
-        while uri.startswith(mark, at) and (found := edge.name.match(uri, at + 1)):
-            name = found[1]
+        while uri.startswith(mark, at) and (match := edge.name.match(uri, at + 1)):
+            name = match[1]
             if name in spans:
                 break
-            end = bounds[bisect_left(bounds, found.end(1))]
-            spans = {**spans, name: (found.end(), end)}
+            end = bounds[bisect_left(bounds, match.end(1))]
+            spans = {**spans, name: (match.end(), end)}
             choices[end] = _Choice(start, spans)
             at, mark = end, edge.operator.separator
     return choices

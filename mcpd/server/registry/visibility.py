@@ -60,8 +60,8 @@ async def view(catalog: Catalog, exchange: Exchange, method: str, params: Any) -
     if listed is not None:
         rows = {listed: _rows_of_all(catalog, listed)}
     else:
-        found = _entries_of(catalog, method, params)
-        rows = {name: list(_rows(catalog, name, entries)) for name, entries in found.items()}
+        entries_by_list = _entries_of(catalog, method, params)
+        rows = {name: list(_rows(catalog, name, entries)) for name, entries in entries_by_list.items()}
 
     for name, each in rows.items():
         hidden = await _Evaluation(exchange).hidden(each, catalog.rules or [])

@@ -128,11 +128,11 @@ def _proxy(to: Dialed) -> SplitResult | None:
         return None
     known = getproxies()
     schemes = ("wss", "https", "all") if to.is_secure else ("ws", "http", "all")
-    found = next((known[scheme] for scheme in schemes if known.get(scheme)), None)
-    if found is None:
+    url = next((known[scheme] for scheme in schemes if known.get(scheme)), None)
+    if url is None:
         return None
 
-    proxy = urlsplit(found if "://" in found else f"http://{found}")
+    proxy = urlsplit(url if "://" in url else f"http://{url}")
     try:
         is_good = proxy.scheme == "http" and proxy.hostname and (proxy.port or 80)
     except ValueError:

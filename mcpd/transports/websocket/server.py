@@ -113,14 +113,14 @@ class Handshake:
             task.cancel()
 
     def _take(self, request: Request, rest: bytes) -> None:
-        found = self._endpoint.check(RequestHeaders.of(_raw_fields(request)))
-        if isinstance(found, Principal | Refusal):
-            self._answer(request, found, rest)
+        answer = self._endpoint.check(RequestHeaders.of(_raw_fields(request)))
+        if isinstance(answer, Principal | Refusal):
+            self._answer(request, answer, rest)
             return
 
         self._connection.begin_authenticating()
         self._endpoint.authenticating += 1
-        self._task = asyncio.get_running_loop().create_task(found)
+        self._task = asyncio.get_running_loop().create_task(answer)
         self._task.add_done_callback(partial(self._authenticated, request))
         self._keep_early(rest)
 
@@ -251,10 +251,10 @@ class Endpoint:
         if refusal is not None or self.guard.authentication is None:
             return refusal or ANONYMOUS
         may_wait = self.authenticating < self.limits.max_authenticating
-        found = self.guard.authentication.check(headers, may_wait=may_wait)
-        if isinstance(found, Refusal) and self.guard.lets_in(found):
+        answer = self.guard.authentication.check(headers, may_wait=may_wait)
+        if isinstance(answer, Refusal) and self.guard.lets_in(answer):
             return ANONYMOUS
-        return found
+        return answer
 
     def refuse(self, request: Request) -> Refusal | None:
         """Return the reason to refuse a handshake of an authenticated user, or None. Others check RFC 6455."""

@@ -199,8 +199,8 @@ class Apps:
         where = f"app {uri}"
         ui, others = _pop_meta(where, left)
         text = _as_text(where, html)
-        found = html_problems(where, text)
-        for problem in found:
+        problems = html_problems(where, text)
+        for problem in problems:
             if problem.is_error:
                 raise RegistrationError(str(problem))
 
@@ -221,7 +221,7 @@ class Apps:
             known = ", ".join(known_options.AppOptions.__annotations__)
             raise RegistrationError(f"{where}: unknown option {next(iter(left))!r}; use one of {known}")
 
-        self._add(_entry(resource, text, ui, [*ui.problems, *found]), replace)
+        self._add(_entry(resource, text, ui, [*ui.problems, *problems]), replace)
         return uri
 
     def add_file(self, file: AppFile, namespace: str | None, *, replace: bool) -> str | None:
@@ -275,10 +275,10 @@ class Apps:
         if mime_type is not None and not is_app_type(mime_type):
             raise RegistrationError(f"resource {uri!r}: a resource under ui:// must be {MIME_TYPE}, not {mime_type}")
         others = dict(meta or {})
-        found = read_view_meta(f"resource {uri}", others.pop("ui", None))
-        _log_problems(found.problems)
-        self._found[uri] = list(found.problems)
-        whole = {**others, **(found.meta() or {})} or None
+        view = read_view_meta(f"resource {uri}", others.pop("ui", None))
+        _log_problems(view.problems)
+        self._found[uri] = list(view.problems)
+        whole = {**others, **(view.meta() or {})} or None
 
         def finish(part: Any) -> Any:
             if isinstance(part, dict):
@@ -320,8 +320,8 @@ class Apps:
             if uri is not None or visibility is not None:
                 raise RegistrationError(f"{where}: use ui= and visibility=, or _meta with them, but not both")
             uri, others = _pop_raw(where, meta, problems)
-            seen, found = read_visibility(where, others.pop("visibility", None))
-            problems += found
+            seen, more = read_visibility(where, others.pop("visibility", None))
+            problems += more
         else:
             seen = visibility_of(where, visibility)
 
@@ -377,10 +377,10 @@ def _entry(resource: Resource, html: str, meta: ViewMeta, problems: list[Problem
 def _pop_meta(where: str, options: dict[str, Any]) -> tuple[ViewMeta, dict[str, Any]]:
     # Return the metadata of a View and the other members of `_meta`, and remove these options.
     others = dict(options.pop("meta", None) or {})
-    said = {name: options.pop(name, None) for name in ("csp", "permissions", "domain", "prefers_border")}
+    members = {name: options.pop(name, None) for name in ("csp", "permissions", "domain", "prefers_border")}
     if "ui" not in others:
-        return view_meta(where, **said), others
-    if any(value is not None for value in said.values()):
+        return view_meta(where, **members), others
+    if any(value is not None for value in members.values()):
         raise RegistrationError(f"{where}: use csp=, permissions= and so on, or _meta.ui, but not both")
     return read_view_meta(where, others.pop("ui")), others
 

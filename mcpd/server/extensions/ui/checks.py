@@ -21,24 +21,24 @@ from .view import View
 
 def app_problems(apps: Apps) -> list[Problem]:
     """Return all problems, grouped by View and tool."""
-    found = list(apps.load_problems)
+    problems = list(apps.load_problems)
     tools = apps.tools
     for entry in apps.entries:
-        found += entry.problems
-        found += _view_problems(entry, tools)
+        problems += entry.problems
+        problems += _view_problems(entry, tools)
 
-    found += _resource_problems(apps)
+    problems += _resource_problems(apps)
     for name, ui in tools.items():
-        found += ui.problems
-        found += _tool_problems(apps, name, ui)
+        problems += ui.problems
+        problems += _tool_problems(apps, name, ui)
 
     for tool in apps.catalog.tools:
         if UI not in tool.extension_meta and has_ui(metadata_of(tool).meta):
             text = "its _meta has members of MCP Apps, which all clients receive; use ui= and visibility= instead"
-            found.append(Problem(f"tool {tool.key}", text))
+            problems.append(Problem(f"tool {tool.key}", text))
 
-    found += _server_problems(apps)
-    return found
+    problems += _server_problems(apps)
+    return problems
 
 
 def _view_problems(entry: AppEntry, tools: dict[str, ToolUi]) -> Iterator[Problem]:
@@ -191,11 +191,11 @@ def _may_be_number(schema: object, root: Schema) -> bool:
 
 
 def _types(shape: Schema) -> set[str]:
-    given = shape.get("type")
-    if isinstance(given, str):
-        return {given}
-    if isinstance(given, Sequence):
-        return set(map(str, given)) - {"null"}
+    kind = shape.get("type")
+    if isinstance(kind, str):
+        return {kind}
+    if isinstance(kind, Sequence):
+        return set(map(str, kind)) - {"null"}
     return {name for branch in shape.get("anyOf", ()) for name in _types(branch)}
 
 

@@ -124,9 +124,9 @@ def validate_csp(csp: UiCsp, *, compat: bool = False) -> tuple[UiCsp, list[Sourc
     granted: dict[str, list[str] | None] = {}
     problems: list[SourceProblem] = []
     for kind in SOURCE_KINDS:
-        accepted, found = validate_sources(csp.sources(kind), kind, compat=compat)
+        accepted, more = validate_sources(csp.sources(kind), kind, compat=compat)
         granted[_FIELDS[kind]] = accepted or None
-        problems += found
+        problems += more
     return UiCsp(**granted), problems
 
 

@@ -106,14 +106,14 @@ class AppsExtension(Extension):
 
     def tool(self, name: str, options: Mapping[str, Any], meta: Meta) -> ToolAddition | None:
         """Handle `ui=` or `view=`, `visibility=` and `ui_when=`, or `_meta` of MCP Apps."""
-        given = (options.get("ui"), options.get("visibility"), options.get("ui_when"))
+        settings = (options.get("ui"), options.get("visibility"), options.get("ui_when"))
         if options.get("view") is not None:
             from .pages import view_tool
 
-            return view_tool(self.apps, name, options["view"], given, meta)
-        if given == (None, None, None) and not has_ui(meta):
+            return view_tool(self.apps, name, options["view"], settings, meta)
+        if settings == (None, None, None) and not has_ui(meta):
             return None
-        return self.apps.tool_ui(name, given, meta)
+        return self.apps.tool_ui(name, settings, meta)
 
     def finish(self, result: CallToolResult, *, tool: str, is_active: bool, has_schema: bool) -> CallToolResult:
         """Return a result with text for every client, and data for Views only for clients with MCP Apps."""

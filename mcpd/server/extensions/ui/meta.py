@@ -142,14 +142,14 @@ def read_view_meta(where: str, ui: object) -> ViewMeta:
 
 
 def _read_csp(where: str, value: object, problems: list[Problem]) -> UiCsp | None:
-    csp, found = read_csp(value)
+    csp, problems_of_csp = read_csp(value)
     if csp is not None:
         for kind in value if isinstance(value, Mapping) else ():
             if kind not in SOURCE_KINDS:
                 problems.append(Problem(where, f"csp has no {shortened(repr(kind))}, only {', '.join(SOURCE_KINDS)}"))
         csp, more = validate_csp(csp)
-        found += more
-    problems += [Problem(where, f"csp, {problem}", is_error=problem.dropped) for problem in found]
+        problems_of_csp += more
+    problems += [Problem(where, f"csp, {problem}", is_error=problem.dropped) for problem in problems_of_csp]
     return csp
 
 

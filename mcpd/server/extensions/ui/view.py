@@ -103,8 +103,8 @@ class View:
         self.options: Mapping[str, Any] = _checked(view, options)
 
     def __repr__(self) -> str:
-        given = "".join(f", {name}={value!r}" for name, value in self.options.items())
-        return f"View({self.view!r}{given})"
+        arguments = "".join(f", {name}={value!r}" for name, value in self.options.items())
+        return f"View({self.view!r}{arguments})"
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, View) and (self.view, self.options) == (other.view, other.options)
