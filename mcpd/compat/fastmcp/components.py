@@ -474,7 +474,7 @@ class FileResource(_FileResource):  # type: ignore[misc]  # it is made by a func
     encoding: str | None = "utf-8"
 
     def _reads_bytes(self) -> bool:
-        return self.is_binary if "is_binary" in self.model_fields_set else super()._reads_bytes()
+        return bool(self.is_binary if "is_binary" in self.model_fields_set else super()._reads_bytes())
 
 
 def resource(uri: str, **options: Any) -> Any:
