@@ -22,7 +22,7 @@ from pydantic import (
 )
 from pydantic.json_schema import GenerateJsonSchema
 
-from mcpd.compat.contents import MimeType, resource_classes
+from mcpd.compat.contents import HoldsFile, MimeType, resource_classes
 from mcpd.compat.errors import FastMCPError, McpError, PromptError, ResourceError, ToolError, ValidationError
 from mcpd.compat.install import refuse
 from mcpd.compat.lowlevel.server import resource_contents
@@ -465,16 +465,16 @@ class FunctionResource(Resource):
         return await contents.read() if isinstance(contents, Resource) else contents
 
 
-TextResource, BinaryResource, HttpResource, DirectoryResource, _FileResource = resource_classes(Resource, __name__)
+TextResource, BinaryResource, HttpResource, DirectoryResource, _ = resource_classes(Resource, __name__)
 
 
-class FileResource(_FileResource):  # type: ignore[misc]  # it is made by a function
+class FileResource(HoldsFile, Resource):
     """A file. `is_binary` is decided by the MIME type unless it is given."""
 
     encoding: str | None = "utf-8"
 
     def _reads_bytes(self) -> bool:
-        return bool(self.is_binary if "is_binary" in self.model_fields_set else super()._reads_bytes())
+        return self.is_binary if "is_binary" in self.model_fields_set else super()._reads_bytes()
 
 
 def resource(uri: str, **options: Any) -> Any:

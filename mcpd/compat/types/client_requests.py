@@ -199,8 +199,8 @@ ServerNotificationType: Any = (
 
 
 class ServerRequest(features.AnyOf):
-    root: ServerRequestType  # type: ignore[valid-type]
+    root: ServerRequestType
 
 
 class ServerNotification(features.AnyOf):
-    root: ServerNotificationType  # type: ignore[valid-type]
+    root: ServerNotificationType
