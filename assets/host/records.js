@@ -6,6 +6,7 @@ import { add, announce, button, byId, chip, clip, copyButton, el, empty, fill, i
 import { jsonBox } from "./json.js";
 import { blockOf } from "./result.js";
 import { on, showPane, store, tell } from "./state.js";
+import { start as startTasks } from "./tasks.js";
 import * as trace from "./trace.js";
 import { allCards, cardOf } from "./views.js";
 
@@ -101,9 +102,10 @@ export function start() {
     messages: el("div", { id: "messages", class: "record" }),
     findings: el("div", { class: "record scrolls" }, el("div", { id: "no-findings" }, empty("Nothing was found", "What the policy blocks is listed here with the domain that is missing, and what an app does against the rules.")), el("div", { id: "needed" }), el("ul", { class: "plain-list", id: "finding-list" })),
     conversation: el("div", { class: "record scrolls two", id: "conversation-body" }),
+    tasks: el("div", { class: "record scrolls", id: "task-body" }),
     log: el("div", { class: "record scrolls" }, el("div", { id: "no-log" }, empty("Nothing was logged", "What the server and the apps log is listed here. What the server writes to stderr is in the terminal of mcpd preview, and the console of an app in the browser’s developer tools.")), el("ol", { class: "plain-list", id: "log-list" })),
   };
-  bar = tabs("Records", [["messages", "Messages", panels.messages], ["findings", "Findings", panels.findings], ["conversation", "Conversation", panels.conversation], ["log", "Log", panels.log]], { onChange: (key) => { if (key === "log") unread = 0; bar?.count("log", 0); tell("records", key); } });
+  bar = tabs("Records", [["messages", "Messages", panels.messages], ["findings", "Findings", panels.findings], ["conversation", "Conversation", panels.conversation], ["tasks", "Tasks", panels.tasks], ["log", "Log", panels.log]], { onChange: (key) => { if (key === "log") unread = 0; bar?.count("log", 0); tell("records", key); } });
   const level = select(LEVELS.map((one) => [one, one]), "info", (value) => api.request("logging/setLevel", { level: value }).then(() => announce(`The server logs from ${value}`), (error) => announce(error.message, true)), { class: "field small" });
   const fold = button("", () => { drawer().classList.toggle("low"); showFold(); }, { id: "fold", class: "button only small", "aria-label": "Show the records", "aria-expanded": "true", icon: "down", "aria-controls": "record-body" });
   add(drawer(), [
@@ -113,6 +115,7 @@ export function start() {
   separator(byId("drawer-edge"), { grows: -1, get: () => drawer().offsetHeight, set: (size) => { document.documentElement.style.setProperty("--drawer", `${Math.max(120, Math.min(innerHeight - 160, size))}px`); drawer().classList.remove("low"); showFold(); } });
 
   trace.start();
+  startTasks(panels.tasks, (running) => bar.count("tasks", running));
   on("viewEvent", viewEvent);
   on("show", (key) => open(key));
   on("finding", ({ viewId, title, text }) => finding({ title, text, where: cardOf(viewId)?.info.title ?? "" }));

@@ -74,6 +74,10 @@ class Uri(Wire):
     uri: str
 
 
+class TaskId(Wire):
+    task_id: str
+
+
 class GetPrompt(Wire):
     name: str
     arguments: dict[str, str] | None = None

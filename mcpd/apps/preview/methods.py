@@ -17,12 +17,12 @@ from mcpd import __version__
 from mcpd.apps.host.tool_call import ToolCall
 from mcpd.apps.tool_metadata import is_for_app, is_for_model, resource_uri, tool_problems
 from mcpd.client import Client
-from mcpd.errors import InvalidParams, InvalidRequest, ProtocolError
+from mcpd.errors import InvalidParams, InvalidRequest, LocalProtocolError, ProtocolError
 from mcpd.protocol.jsonrpc import MALFORMED, explain
 from mcpd.protocol.types.features import Tool
 from mcpd.protocol.versions import table
 from . import messages
-from .session import PERMISSIONS, Page, PreviewSession
+from .session import PERMISSIONS, Page, PreviewSession, shown_task
 from .views import PageViews
 
 FRESH_SECONDS = 2.0
@@ -114,6 +114,20 @@ class PageRequestHandler:
     @_request("logging/setLevel")
     async def set_level(self, params: messages.SetLevel) -> None:
         await self._client.set_log_level(params.level)
+
+    # ------------------------------------------------------------------------------------- tasks
+
+    @_request("tasks/list")
+    async def list_tasks(self, params: messages.NoParams) -> Any:
+        try:
+            tasks = await self._client.tasks.list()
+        except LocalProtocolError:  # the server has no such list
+            tasks = []
+        return {"tasks": [shown_task(task) for task in tasks]}
+
+    @_request("tasks/cancel")
+    async def cancel_task(self, params: messages.TaskId) -> None:
+        await self._client.tasks.cancel(params.task_id)
 
     # ------------------------------------------------------------------------------------- calls
 

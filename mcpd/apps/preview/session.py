@@ -38,6 +38,7 @@ from mcpd.protocol.types.interaction import (
     ElicitUrlParams,
     Root,
 )
+from mcpd.protocol.types.tasks import DetailedTask
 from .messages import ServerInfo
 from .trace import ServerWatcher, Trace
 
@@ -224,6 +225,12 @@ class StaleViews:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
 
+def shown_task(task: DetailedTask) -> dict[str, Any]:
+    """Return what a page shows of a task."""
+    members = {"taskId": task.task_id, "status": task.status, "message": task.status_message}
+    return {**members, "created": task.created_at, "changed": task.last_updated_at}
+
+
 class PreviewSession:
     """The server of a preview, opened by `connect`. `pages` are the connected ones."""
 
@@ -276,6 +283,7 @@ class PreviewSession:
                 ),
             )
             host.client.on_lost = lambda error: self._on_lost(host, error)
+            host.client.tasks.on_change = lambda task: self.broadcast("task/changed", shown_task(task))
             try:
                 await host.open()
             except McpdError as error:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sys
 
 import pytest
+from conftest import REPOSITORY
 from support.preview_stage import api_of, previewing
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosedError, InvalidStatus
@@ -67,3 +69,20 @@ async def test_a_tool_is_called() -> None:
         unknown = await api.request("tools/call", callId="b", name="nothing")
         assert unknown["error"]["code"] == -32602
         assert (await api.request("no/such"))["error"]["code"] == -32601
+
+
+async def test_running_tasks_are_listed_and_cancelled() -> None:
+    """Each change is told to the pages; the list has what runs now."""
+    script = [sys.executable, str(REPOSITORY / "tests" / "support" / "task_script.py"), "modern"]
+    async with previewing(script) as preview, api_of(preview) as api:
+        assert (await api.request("tasks/list"))["result"] == {"tasks": []}
+        answer = await api.request("tools/call", callId="a", name="render", arguments={}, **{"as": "model"})
+        assert answer["result"]["result"]["content"][0]["text"] == "a forest"
+        told = [one["params"] for one in api.told if one["method"] == "task/changed"]
+        assert [(task["taskId"], task["status"]) for task in told] == [("busy", "working"), ("busy", "completed")]
+        assert told[0]["message"] == "frame (3 of 40)"
+        await preview.session.host.client.tasks.get("asks")
+        (task,) = (await api.request("tasks/list"))["result"]["tasks"]
+        assert (task["taskId"], task["status"]) == ("asks", "input_required")
+        assert (await api.request("tasks/cancel", taskId="asks"))["result"] == {}
+        assert (await api.request("tasks/cancel", taskId="none"))["error"]["code"] == -32602
