@@ -112,7 +112,7 @@ def call_command(
                 members = {"code": error.code, "message": error.message, "data": error.data}
                 terminal.print_json({"error": {key: value for key, value in members.items() if value is not None}})
                 return 1
-            return _show(terminal, raw, name, as_json=as_json, output=output)
+            return show_result(terminal, raw, name, as_json=as_json, output=output)
 
     return run(call, server)
 
@@ -157,7 +157,8 @@ async def _request(terminal: Terminal, client: Client, questions: Questions, par
     return await client.request("tools/call", params, on_progress=terminal.progress)
 
 
-def _show(terminal: Terminal, raw: Raw, tool: str, *, as_json: bool, output: str | None) -> int:
+def show_result(terminal: Terminal, raw: Raw, tool: str, *, as_json: bool, output: str | None) -> int:
+    """Print the result of a tool, and return the exit code."""
     try:
         result = decode(raw, type=CallToolResult, strict=False)  # accepts "false" for false, as `Client` does
     except MALFORMED as error:
