@@ -47,6 +47,7 @@ if TYPE_CHECKING:
         ResourceNotFound as ResourceNotFound,
         ResultMismatch as ResultMismatch,
         SessionLost as SessionLost,
+        TaskCancelled as TaskCancelled,
         ToolError as ToolError,
     )
     from mcpd.protocol.observer import (
@@ -155,7 +156,7 @@ _NAMES = {
     "mcpd.errors": (
         "AuthorizationFailed", "AuthorizationRequired", "CannotConnect", "ConnectionLost", "HttpError",
         "McpdError", "ProtocolError", "RemoteError", "RequestTimeout", "ResourceNotFound", "ResultMismatch",
-        "SessionLost", "ToolError",
+        "SessionLost", "TaskCancelled", "ToolError",
     ),
     "mcpd.protocol.observer": ("ObservedCall", "ObservedFrame", "Observer", "Outcome"),
     "mcpd.protocol.principal": ("ANONYMOUS", "Principal"),

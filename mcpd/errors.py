@@ -31,6 +31,7 @@
       ToolError                  a failed tool: a result with isError, not a JSON-RPC error
         ArgumentsError           arguments that do not fit the tool's schema
         ThreadsBusy              no thread became free for a plain function
+        TaskCancelled            its task was cancelled
       RegistrationError          while decorating: duplicate name, bad signature
       ConfigurationError         a target, address or option that cannot be used
 
@@ -324,6 +325,10 @@ class RequestCancelled(McpdError):
 
 class ToolError(McpdError):
     """Raise this in a tool to fail with a message for the model: a result with isError, not a JSON-RPC error."""
+
+
+class TaskCancelled(ToolError):
+    """The task of a call was cancelled at the server, so the call has no result."""
 
 
 class ThreadsBusy(ToolError):

@@ -96,3 +96,10 @@ from mcpd.protocol.types.interaction import (
     ToolResultContent as ToolResultContent,
     ToolUseContent as ToolUseContent,
 )
+from mcpd.protocol.types.tasks import (
+    CreateTaskResult as CreateTaskResult,
+    DetailedTask as DetailedTask,
+    TaskError as TaskError,
+    TaskParams as TaskParams,
+    UpdateTaskParams as UpdateTaskParams,
+)

@@ -4,6 +4,7 @@
     link, connection   reconnecting to one server, and one connection: time limits, callbacks of the server.
     session, messages  the protocol without I/O. `eras` are the two ways to speak it: sessions, independent requests.
     callbacks          functions of the program that the server may call.
+    tasks              calls that continue after their request was answered.
     results            lists, typed results and their cache; `tool_function` makes Python functions of tools.
     targets/, target   what a client can connect to, and how it connects; `http/` is the HTTP transport.
     auth/              authorization.
@@ -23,8 +24,9 @@ if TYPE_CHECKING:
     from .callbacks import Callbacks
     from .client import Client
     from .limits import ClientLimits
+    from .tasks import TaskHandle
 
-__all__ = ["Callbacks", "Client", "ClientLimits", "CommandTarget", "FileTarget", "UrlTarget"]
+__all__ = ["Callbacks", "Client", "ClientLimits", "CommandTarget", "FileTarget", "TaskHandle", "UrlTarget"]
 
 _HOMES = {
     "Callbacks": ".callbacks",
@@ -32,6 +34,7 @@ _HOMES = {
     "ClientLimits": ".limits",
     "CommandTarget": ".targets.named",
     "FileTarget": ".targets.named",
+    "TaskHandle": ".tasks",
     "UrlTarget": ".targets.named",
 }
 

@@ -14,18 +14,21 @@ import atexit
 import logging
 import os
 import threading
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from concurrent.futures import CancelledError, Future
-from functools import wraps
+from functools import partial, wraps
 from inspect import iscoroutinefunction
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, Literal, ParamSpec, Self, TypeVar, cast
+
+from msgspec import Raw
 
 from mcpd.errors import ConfigurationError, ConnectionLost, LocalProtocolError
 from mcpd.protocol.types.features import CallToolResult
 from mcpd.transports.process import open_process  # noqa: F401 - its exit handler must be registered before ours
 from .client import Client, ServerDetails
-from .session import ClientSession
+from .session import ClientSession, OnProgress
+from .tasks import TaskHandle, Tasks
 
 if TYPE_CHECKING:
     from .group import ClientGroup
@@ -176,7 +179,7 @@ def blocking(method: Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]) -> C
     name = method.__name__
 
     @wraps(method)
-    def call(self: BlockingCalls[Any], *args: Any, **options: Any) -> Any:
+    def call(self: Any, *args: Any, **options: Any) -> Any:
         thread, awaited = self._thread, getattr(self._client, name)
         on_progress = options.pop("on_progress", None)
         if on_progress is None:
@@ -264,12 +267,66 @@ class BlockingCalls(Generic[AnyClient]):
         return plain_functions(self.list_tools(), names, call)
 
 
+class BlockingTaskHandle:
+    """A `TaskHandle` with plain methods."""
+
+    def __init__(self, handle: TaskHandle, thread: LoopThread) -> None:
+        self._client = handle
+        self._thread = thread
+
+    @property
+    def id(self) -> str:
+        """The id of the task; "" if the server answered the call without a task."""
+        return self._client.id
+
+    status = blocking(TaskHandle.status)
+    answer = blocking(TaskHandle.answer)
+    cancel = blocking(TaskHandle.cancel)
+    result = blocking(TaskHandle.result)
+
+
+class BlockingTasks:
+    """`Client.tasks` with plain methods."""
+
+    def __init__(self, tasks: Tasks, thread: LoopThread) -> None:
+        self._client = tasks
+        self._thread = thread
+
+    list = blocking(Tasks.list)
+    get = blocking(Tasks.get)
+    cancel = blocking(Tasks.cancel)
+
+
 class BlockingClient(BlockingCalls[OneClient], ServerDetails):
     """Drives the client of one server by plain methods."""
 
     ping = blocking(Client.ping)
     request = blocking(Client.request)
     list_tools_as_sent = blocking(Client.list_tools_as_sent)
+
+    def start_tool(
+        self,
+        name: str,
+        arguments: Mapping[str, Any] | Raw | None = None,
+        *,
+        on_progress: OnProgress | None = None,
+        timeout: float | None | Literal["default"] = "default",
+    ) -> BlockingTaskHandle:
+        """Call a tool, and return the handle of its task as soon as the server has created it.
+
+        `on_progress` runs on the client's thread, so it must not block. See `mcpd.Client.start_tool`.
+        """
+        start = partial(self._client.start_tool, name, arguments, on_progress=on_progress, timeout=timeout)
+        return BlockingTaskHandle(self._thread.run(start), self._thread)
+
+    def resume_task(self, task_id: str) -> BlockingTaskHandle:
+        """Return the handle of a task that was started earlier, perhaps by another process."""
+        return BlockingTaskHandle(self._client.resume_task(task_id), self._thread)
+
+    @property
+    def tasks(self) -> BlockingTasks:
+        """Lists, reads and cancels the tasks of this client."""
+        return BlockingTasks(self._client.tasks, self._thread)
 
     def roots_changed(self) -> None:
         """Notify the server that `Callbacks.roots` returns other roots now. Modern servers ask when they need them."""

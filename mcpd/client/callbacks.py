@@ -56,6 +56,7 @@ from mcpd.protocol.types.interaction import (
     ListRootsResult,
     Root,
 )
+from mcpd.protocol.types.tasks import TASKS
 from mcpd.protocol.versions import table
 from .limits import ClientLimits, Faults
 from .session import NotificationReceived
@@ -86,7 +87,7 @@ class Callbacks(Struct, frozen=True, kw_only=True):
 
 
 def capabilities(callbacks: Callbacks, extensions: Mapping[str, Any] | None = None) -> ClientCapabilities:
-    """Return the capabilities of a client with these callbacks."""
+    """Return the capabilities of a client with these callbacks. Every client supports tasks."""
     form: dict[str, Any] | None = None if callbacks.elicit_form is None else {}
     url: dict[str, Any] | None = None if callbacks.elicit_url is None else {}
     sampling = SamplingCapability(tools={} if callbacks.sample_tools else None)
@@ -94,7 +95,7 @@ def capabilities(callbacks: Callbacks, extensions: Mapping[str, Any] | None = No
         roots=None if callbacks.roots is None else ListChanged(list_changed=True),
         sampling=None if callbacks.sample is None else sampling,
         elicitation=None if form is url is None else ElicitationCapability(form=form, url=url),
-        extensions=dict(extensions) if extensions else None,
+        extensions={TASKS: {}, **(extensions or {})},
     )
 
 
@@ -358,16 +359,16 @@ async def complete_rounds(
     limits: ClientLimits,
     faults: Faults,
 ) -> Raw:
-    """Return the final result, after as many rounds as necessary. `result` is the result of the first request with
-    `params`.
+    """Return the final result or the new task, after as many rounds as necessary. `result` is the result of the first
+    request with `params`.
 
     Spec: 2026-07-28 basic/patterns/mrtr, client requirements: the state is echoed exactly, and responses belong to the
     retry of this request only. Raises ProtocolError if the server asks for input that the client does not offer, for
     too much at once, or without end, and for an unknown type of result.
     """
     for number in range(MAX_ROUNDS):
-        asked = read_input_required(result)
-        if asked is None:
+        asked = read_input_required(result, method)
+        if asked is None or asked.result_type == "task":
             return result
         # Spec: servers must not ask on other requests of the specification; extensions may.
         if method not in SUBJECTS and table.is_known_method(method):
@@ -380,7 +381,8 @@ async def complete_rounds(
                 text = f"The server asked for more than {limits.questions} inputs (ClientLimits.questions)"
                 raise ProtocolError(text)
             retry["inputResponses"] = {
-                key: await _answer(question, callbacks, faults) for key, question in asked.input_requests.items()
+                key: await answer_question(question.method, question.params, callbacks, faults)
+                for key, question in asked.input_requests.items()
             }
         else:
             # Without inputs, the server only wants the request to be repeated. Pause, to avoid a busy loop.
@@ -392,8 +394,11 @@ async def complete_rounds(
     raise ProtocolError(f"The server asked for input {MAX_ROUNDS} times")
 
 
-def read_input_required(result: Raw) -> _InputRequired | None:
-    """Return the input that a result asks for; None for a final result. Raises ProtocolError for other types."""
+def read_input_required(result: Raw, method: str) -> _InputRequired | None:
+    """Return the input that a result asks for, or its type "task"; None for a final result.
+
+    Raises ProtocolError for other types, and for a task of another method than `tools/call`.
+    """
     try:
         asked = _decode_input_required(result)
     except MALFORMED as error:
@@ -401,17 +406,19 @@ def read_input_required(result: Raw) -> _InputRequired | None:
 
     if asked.result_type == "complete":
         return None
-    if asked.result_type != "input_required":
+    if asked.result_type != "input_required" and (asked.result_type != "task" or method != "tools/call"):
         # Spec: 2026-07-28 basic/index: a type "unrecognized by the client MUST be considered invalid".
+        # tasks-extension: so must be a task "in response to an unsupported request type".
         raise ProtocolError(f"The server's result has an unknown type: {asked.result_type[:100]!r}")
     return asked
 
 
-async def _answer(question: _Question, callbacks: Callbacks, faults: Faults) -> Any:
+async def answer_question(method: str, params: Raw, callbacks: Callbacks, faults: Faults) -> Any:
+    """Return the answer to a question in a result. Raises ProtocolError if the client does not offer it."""
     try:
-        return await answer_request(callbacks, question.method, question.params, faults)
+        return await answer_request(callbacks, method, params, faults)
     except ProtocolError as error:
-        raise ProtocolError(f"The server asked for {question.method[:100]}: {error.message}", error.data) from error
+        raise ProtocolError(f"The server asked for {method[:100]}: {error.message}", error.data) from error
 
 
 # Multiple of the limit that may wait while the client must read on.

@@ -5,7 +5,7 @@ Spec: 2026-07-28 server/*, basic/patterns/{mrtr,subscriptions}; 2025-11-25 for t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import cache, partial
 from types import UnionType
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, overload
@@ -16,7 +16,9 @@ from msgspec.structs import asdict
 
 from mcpd.errors import (
     HeaderMismatch,
+    InvalidRequest,
     LocalProtocolError,
+    MethodNotFound,
     ProtocolError,
     RemoteError,
     ResultMismatch,
@@ -50,12 +52,14 @@ from mcpd.protocol.types.interaction import (
     ResourceTemplateReference,
 )
 from .callbacks import complete_rounds, read_input_required
+from .eras import LegacyEra
 from .limits import Faults
 from .link import ServerLink
 from .results import plain_value, read_list, typed_value
 from .session import ClientSession, OnProgress
 
 if TYPE_CHECKING:
+    from .tasks import TaskHandle, Tasks
     from .tool_function import AwaitedToolFunction
 
 
@@ -218,6 +222,8 @@ class Client(ServerLink, ServerDetails, ToolCalls):
     Methods raise LocalProtocolError for features that the server does not offer; `request` sends any request.
     """
 
+    _started_tasks: Tasks | None = None
+
     async def __aenter__(self) -> Self:
         await self.open()
         return self
@@ -242,6 +248,7 @@ class Client(ServerLink, ServerDetails, ToolCalls):
         tools = await self._list("tools/list", "tools", Tool, fresh=fresh, entries=entries)
         # Known only after the tools were listed; until then, no call is repeated.
         self._repeatable_tools = frozenset(tool.name for tool in tools if _is_repeatable(tool))
+        self._task_support = self._listed_task_support(tools)
         if self._checks is not None:
             self._checks.set_tools(tools)
         headings = self._session.headings
@@ -257,8 +264,10 @@ class Client(ServerLink, ServerDetails, ToolCalls):
     ) -> CallToolResult:
         """Call a tool. `on_progress` receives progress, total and message; `timeout` is in seconds, None for no limit.
 
-        A tool that failed returns a result with `is_error`. Raises RemoteError if the call was refused, and
-        ResultMismatch, which has the result, if it does not fit the tool's output schema.
+        If the server makes a task of the call, its result is awaited, and the task is cancelled if this call is
+        cancelled. A tool that failed returns a result with `is_error`. Raises RemoteError if the call was refused or
+        its task failed, TaskCancelled, and ResultMismatch, which has the result, if it does not fit the tool's output
+        schema.
         """
         if self._session.server_capabilities.tools is None:
             self._require("tools", "tools/call")
@@ -266,16 +275,22 @@ class Client(ServerLink, ServerDetails, ToolCalls):
         seconds = self.timeout if timeout == "default" else timeout
         try:
             # Like `_ask`, without the cost of another coroutine for each call.
-            raw = await self._send("tools/call", params, seconds, on_progress)
+            if self._task_support and self._needs_task(params):
+                raw = await self._call_as_task(params, seconds, on_progress)
+            else:
+                raw = await self._send("tools/call", params, seconds, on_progress)
             era = self._era
-            if era is not None and era.has_result_types and read_input_required(raw) is not None:
+            if era is not None and era.has_result_types and read_input_required(raw, "tools/call") is not None:
                 raw = await self._ask_on("tools/call", params, raw, seconds, on_progress)
         except RemoteError as error:
             # The mirrored arguments may come from an outdated list.
-            if error.code != HeaderMismatch.code or self._session.headings is None:
+            is_outdated = error.code == HeaderMismatch.code and self._session.headings is not None
+            if not is_outdated and not self._may_need_task(name, error):
                 raise
             # Spec: 2026-07-28 streamable-http, client behavior: list the tools again, then repeat the call.
             await self.list_tools(fresh=True)
+            if not is_outdated and not self._needs_task(params):
+                raise
             raw, _ = await self._ask("tools/call", params, on_progress, timeout)
 
         result = _read("tools/call", CallToolResult, raw)
@@ -286,6 +301,75 @@ class Client(ServerLink, ServerDetails, ToolCalls):
             if (problem := checks.problem(name, result)) is not None:
                 raise ResultMismatch(name, problem, result)
         return result
+
+    async def start_tool(
+        self,
+        name: str,
+        arguments: Mapping[str, Any] | Raw | None = None,
+        *,
+        on_progress: OnProgress | None = None,
+        timeout: float | None | Literal["default"] = "default",
+    ) -> TaskHandle:
+        """Call a tool, and return the handle of its task as soon as the server has created it.
+
+        If the server answers without a task, the handle has the result. Raises RemoteError if the call was refused.
+        """
+        if self._session.server_capabilities.tools is None:
+            self._require("tools", "tools/call")
+        params = {"name": name, "arguments": {} if arguments is None else arguments}
+        seconds = self.timeout if timeout == "default" else timeout
+        era = await self._ensure_connected()
+        if isinstance(era, LegacyEra) and self._task_support is None:
+            await self.list_tools()
+        if isinstance(era, LegacyEra) and name in (self._task_support or ()):
+            raw = await era.start_task(params, seconds, on_progress)
+        else:
+            raw = await self._send("tools/call", params, seconds, on_progress)
+            if era.has_result_types:
+                raw = await self._complete("tools/call", params, raw, seconds, on_progress)
+        return self.tasks.handle(raw, on_progress)
+
+    def resume_task(self, task_id: str) -> TaskHandle:
+        """Return the handle of a task that was started earlier, perhaps by another process."""
+        return self.tasks.resume(task_id)
+
+    @property
+    def tasks(self) -> Tasks:
+        """Lists, reads and cancels the tasks of this client."""
+        if self._started_tasks is None:
+            from .tasks import Tasks  # most servers have no tasks
+
+            self._started_tasks = Tasks(self.request, self._current_era, self._callbacks, self.limits, self._faults)
+        return self._started_tasks
+
+    def _listed_task_support(self, tools: Sequence[Tool]) -> Mapping[str, str]:
+        # Return whether listed tools of 2025-11-25 may run as a task ("optional") or must ("required").
+        offered: Any = self.server_capabilities.tasks
+        for key in ("requests", "tools", "call"):
+            offered = offered.get(key) if isinstance(offered, dict) else None
+        if offered is None or self._current_era().has_result_types:
+            return {}
+        found = {tool.name: tool.execution.task_support for tool in tools if tool.execution is not None}
+        return {name: support for name, support in found.items() if support in ("optional", "required")}
+
+    def _needs_task(self, params: Any) -> bool:
+        # Spec: 2025-11-25 basic/utilities/tasks, tool-level negotiation: a tool that requires a task is called as one.
+        if not self._task_support or not isinstance(params, dict) or "task" in params:
+            return False
+        return self._task_support.get(params.get("name", "")) == "required"
+
+    def _may_need_task(self, name: str, error: RemoteError) -> bool:
+        # Whether an error may mean that the tool requires a task, which is only known once the tools were listed. Some
+        # servers answer with InvalidRequest.
+        if error.code not in (MethodNotFound.code, InvalidRequest.code) or self.server_capabilities.tasks is None:
+            return False
+        return name not in (self._task_support or ())
+
+    async def _call_as_task(self, params: dict[str, Any], seconds: float | None, on_progress: OnProgress | None) -> Raw:
+        era = await self._ensure_connected()
+        if not isinstance(era, LegacyEra):
+            return await self._send("tools/call", params, seconds, on_progress)
+        return await self.tasks.finish(await era.start_task(params, seconds, on_progress), on_progress)
 
     # -------------------------------------------------------------------------------------- resources
 
@@ -392,12 +476,21 @@ class Client(ServerLink, ServerDetails, ToolCalls):
     ) -> tuple[Raw, bool]:
         # Return the result, and whether it took one round. Results that depend on the user's input are not cached.
         seconds = self.timeout if timeout == "default" else timeout
+        if method == "tools/call" and self._needs_task(params):
+            return await self._call_as_task(params, seconds, on_progress), False  # type: ignore[arg-type]
         first = await self._send(method, params, seconds, on_progress)
-        if not self._current_era().has_result_types or read_input_required(first) is None:
+        if not self._current_era().has_result_types or read_input_required(first, method) is None:
             return first, True
         return await self._ask_on(method, params, first, seconds, on_progress), False
 
     async def _ask_on(
+        self, method: str, params: Any, first: Raw, seconds: float | None, on_progress: OnProgress | None
+    ) -> Raw:
+        # Return the result after all rounds, and after the end of the task if the call has become one.
+        raw = await self._complete(method, params, first, seconds, on_progress)
+        return raw if method != "tools/call" else await self.tasks.finish(raw, on_progress)
+
+    async def _complete(
         self, method: str, params: Any, first: Raw, seconds: float | None, on_progress: OnProgress | None
     ) -> Raw:
         def ask(params: Any) -> Coroutine[Any, Any, Raw]:

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterator
-from typing import TypeAlias
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, TypeAlias
 
 from msgspec import Raw, Struct, field
 from msgspec.json import Decoder, encode
@@ -38,7 +38,7 @@ from mcpd.protocol.versions import table
 from .callbacks import Callbacks, is_change
 from .connection import ClientConnection
 from .messages import read_discovery
-from .session import NotificationReceived
+from .session import NotificationReceived, OnProgress
 
 
 class Interests:
@@ -70,6 +70,9 @@ class Interests:
             yield "notifications/resources/updated", Raw(encode({"uri": uri}))
 
 
+OnNotification: TypeAlias = Callable[[str, Raw], object]
+"""Receives the method and params of a notification."""
+
 log = logging.getLogger("mcpd.client")
 
 ACKNOWLEDGED_SECONDS = 5.0
@@ -90,6 +93,8 @@ _read_notification = Decoder(_Notification).decode
 _read_acknowledged = Decoder(AcknowledgedParams).decode
 
 _ACKNOWLEDGED = "notifications/subscriptions/acknowledged"
+TASK_CHANGED = "notifications/tasks"
+"""The notification about one task, on a subscription to it."""
 
 
 class Subscription:
@@ -105,6 +110,8 @@ class Subscription:
         self._changing = asyncio.Lock()
         # The open requests, and what the server acknowledged for each; None if the acknowledgement is invalid.
         self._acknowledged: dict[Id, asyncio.Future[SubscriptionFilter | None]] = {}
+        # The functions that receive the notifications of other subscriptions, by the ids of their requests.
+        self.feeds: dict[Id, OnNotification] = {}
         connection.is_wanted = self._is_wanted
 
     async def begin(self, interests: Interests) -> None:
@@ -224,15 +231,19 @@ class Subscription:
     def _is_wanted(self, notification: NotificationReceived) -> bool:
         # Spec: on stdio "clients MUST use this field to correlate notifications with their originating subscription".
         # A modern server reports changes on a subscription only.
-        if notification.method != _ACKNOWLEDGED and not is_change(notification.method):
+        if notification.method not in (_ACKNOWLEDGED, TASK_CHANGED) and not is_change(notification.method):
             return True
 
         try:
             meta = _read_notification(notification.params).meta
         except MALFORMED:
             meta = None
-        acknowledged = None if meta is None or meta.subscription is None else self._acknowledged.get(meta.subscription)
+        subscription = None if meta is None else meta.subscription
+        if subscription in self.feeds:
+            self.feeds[subscription](notification.method, notification.params)
+            return False
 
+        acknowledged = None if subscription is None else self._acknowledged.get(subscription)
         if acknowledged is None:
             text = "the server sent a %s that belongs to no subscription"
             self._connection.session.faults.log(logging.INFO, text, printable(notification.method))
@@ -243,8 +254,8 @@ class Subscription:
                 acknowledged.set_result(_read_acknowledged(notification.params).notifications)
             except MALFORMED:
                 acknowledged.set_result(None)
-        elif meta is not None and meta.subscription in self._again:
-            self._again.discard(meta.subscription)
+        elif subscription in self._again:
+            self._again.discard(subscription)
             self._connection.loop.call_soon(self._report_missed_changes)
         return False
 
@@ -373,6 +384,15 @@ class LegacyEra:
     async def end(self) -> None:
         """Subscriptions end with the connection."""
 
+    async def start_task(self, params: Mapping[str, Any], timeout: float | None, on_progress: OnProgress | None) -> Raw:
+        """Call a tool as a task. Raises the errors of a request."""
+        connection = self.connection
+        request = connection.begin("tools/call", {**params, "task": {}}, on_progress)
+        if on_progress is not None:
+            # Spec: 2025-11-25 basic/utilities/tasks: the token "MUST remain valid … throughout the task's lifetime".
+            connection.session.keep_progress(request)
+        return await connection.answer(request, timeout)
+
     async def set_log_level(self, level: LogLevel, timeout: float | None) -> None:
         await self.connection.request("logging/setLevel", {"level": level}, timeout=timeout)
 
@@ -391,6 +411,8 @@ class ModernEra:
 
     def __init__(self, connection: ClientConnection, callbacks: Callbacks) -> None:
         self.connection = connection
+        self.reports_tasks = True
+        """Whether a subscription to a task may be tried: no other was refused."""
         self._subscription = Subscription(connection, callbacks)
         self.subscribe = self._subscription.subscribe
         self.unsubscribe = self._subscription.unsubscribe
@@ -406,6 +428,20 @@ class ModernEra:
         assert envelope is not None
         # Spec: 2026-07-28 server/utilities/logging: each request names the level, so nothing is sent now.
         envelope.set_log_level(level)
+
+    @property
+    def feeds(self) -> int:
+        """The number of open subscriptions by `listen`."""
+        return len(self._subscription.feeds)
+
+    async def listen(self, params: ListenParams, on_notification: OnNotification) -> None:
+        """Keep another subscription open until the server ends it. Raises the errors of a request."""
+        request = self.connection.session.request("subscriptions/listen", params)
+        self._subscription.feeds[request.id] = on_notification
+        try:
+            await self.connection.answer(request, None)
+        finally:
+            del self._subscription.feeds[request.id]
 
     def roots_changed(self) -> None:
         """Modern servers request the roots when they need them."""

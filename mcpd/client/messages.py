@@ -204,7 +204,7 @@ class Headings:
         if version is None:
             return self._request
 
-        subject = SUBJECTS.get(method)
+        subject = "taskId" if method.startswith("tasks/") else SUBJECTS.get(method)
         name = None if subject is None else _value(members.get(subject))
         fields = [("Mcp-Method", method)]
         if isinstance(name, str):

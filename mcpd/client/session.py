@@ -69,6 +69,7 @@ from mcpd.protocol.types.base import (
     ProgressParams,
     ServerCapabilities,
 )
+from mcpd.protocol.types.tasks import TASKS
 from mcpd.protocol.versions import table
 from mcpd.protocol.versions.table import Version
 from mcpd.protocol.wire import trace_context
@@ -157,6 +158,9 @@ Event: TypeAlias = ResponseReceived | ProgressReceived | ServerRequest | Request
 
 log = logging.getLogger("mcpd.client")
 
+# Tasks whose progress is reported. The oldest ones are forgotten.
+_MOST_TASKS = 1000
+
 # A byte order mark, which some servers send before their first message.
 _MARK = b"\xef\xbb\xbf"
 
@@ -181,6 +185,8 @@ class ClientSession:
 
         self.info = info
         self.capabilities = capabilities
+        # Whether the program has added extensions, which may have any methods.
+        self._has_extensions = bool((capabilities.extensions or {}).keys() - {TASKS})
         self.version: Version | None = None
         self.server_info: Implementation | None = None
         self.server_capabilities = ServerCapabilities()
@@ -194,6 +200,7 @@ class ClientSession:
         """Requests of this client that wait for a response."""
         self.in_flight: RequestsInFlight[ServerRequest] = RequestsInFlight()
         """Requests of the server that wait for a response."""
+        self._progressing: dict[Id, ClientRequest] = {}
         self.outgoing: list[Frame] = []
         """The frames that `data_to_send` returns. Public, so that a check for each received frame is cheap."""
         self._events: list[Event] = []
@@ -256,7 +263,8 @@ class ClientSession:
         version = self.version
         if version is None or method not in version.requests:
             version = self._agreed()
-            if not self.capabilities.extensions or table.is_known_method(method):
+            is_ours = self._has_extensions or method.startswith("tasks/")
+            if not is_ours or table.is_known_method(method):
                 raise LocalProtocolError(f"{method} does not exist in protocol version {version.name}")
 
         members, envelope = as_members(version, params), self.envelope
@@ -312,10 +320,16 @@ class ClientSession:
             self._send_other(encode_message("notifications/cancelled", params), request_id, "notifications/cancelled")
         return True
 
+    def keep_progress(self, request: ClientRequest) -> None:
+        """Report the progress of a request after its response, too, because the request has become a task."""
+        self._progressing[request.id] = request
+        if len(self._progressing) > _MOST_TASKS:
+            del self._progressing[next(iter(self._progressing))]
+
     def notify(self, method: str, params: Any = None) -> None:
         """Send a notification. Raises LocalProtocolError if the negotiated version lacks it."""
         version = self._agreed()
-        may_be_theirs = self.capabilities.extensions and not table.is_known_method(method)
+        may_be_theirs = self._has_extensions and not table.is_known_method(method)
         if method not in version.notifications and not may_be_theirs:
             raise LocalProtocolError(f"{method} does not exist in protocol version {version.name}")
         self._send_other(encode_message(method, params), None, method)
@@ -456,7 +470,8 @@ class ClientSession:
         try:
             if method == "notifications/progress":
                 progress = _read_progress(params)
-                request = self.pending.get(progress.progress_token)
+                token = progress.progress_token
+                request = self.pending.get(token) or self._progressing.get(token)
                 if request is not None and request.wants_progress:
                     self._events.append(ProgressReceived(request, progress))
             elif method == "notifications/cancelled":

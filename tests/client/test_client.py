@@ -307,7 +307,10 @@ async def test_a_modern_server_gets_its_envelope_every_time() -> None:
     for message in script.heard:
         meta = message["params"]["_meta"]
         assert meta[f"{META}protocolVersion"] == "2026-07-28"
-        assert meta[f"{META}clientCapabilities"] == {"roots": {"listChanged": True}, "extensions": extensions}
+        assert meta[f"{META}clientCapabilities"] == {
+            "roots": {"listChanged": True},
+            "extensions": {f"{META}tasks": {}, **extensions},
+        }
         assert meta[f"{META}clientInfo"]["name"] == "mcpd"
 
 

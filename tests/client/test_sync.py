@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import Child
+from conftest import REPOSITORY, Child
+from support.task_script import STATES
 
 from mcpd import Callbacks, Client, ClientGroup, Context, ElicitFormParams, ElicitResult, Server, sync
 from mcpd.client.blocking import BlockingClient
@@ -25,12 +26,14 @@ from mcpd.errors import (
     ProtocolError,
     RemoteError,
     RequestTimeout,
+    TaskCancelled,
     ToolError,
 )
 from mcpd.protocol.types.base import LogMessageParams
 from mcpd.protocol.types.interaction import PromptReference
 from mcpd.protocol.versions.table import SUPPORTED
 
+TASK_SCRIPT = str(REPOSITORY / "tests" / "support" / "task_script.py")
 AWAITED = ("list[AwaitedToolFunction]", "list[ToolFunction[Any]]")
 each_version = pytest.mark.parametrize("version", SUPPORTED)
 
@@ -96,7 +99,8 @@ def test_it_has_the_methods_of_client() -> None:
         one, other = ours[name], theirs[name]
         if isinstance(one, property):
             one, other = one.fget, other.fget
-        assert str(inspect.signature(one)) == str(inspect.signature(other)).replace(*AWAITED), name
+        signature = str(inspect.signature(one)).replace("Blocking", "")
+        assert signature == str(inspect.signature(other)).replace(*AWAITED), name
         assert not inspect.iscoroutinefunction(one), name
     assert inspect.signature(sync.Client) == inspect.signature(Client)
     assert "mcpd.sync" in (inspect.getdoc(inspect.getmodule(BlockingClient)) or "")
@@ -169,6 +173,23 @@ def test_everything_is_asked(version: str) -> None:
         client.ping()
     with pytest.raises(LocalProtocolError, match="opened only once"):
         client.open()
+
+
+@pytest.mark.parametrize("era", ["modern", "legacy"])
+def test_tasks(era: str) -> None:
+    """A handle and `tasks` have the methods of the awaited ones."""
+    with sync.Client([sys.executable, TASK_SCRIPT, era]) as client:
+        assert client.call("render", returns=str) == "a forest"
+        handle = client.start_tool("render")
+        assert handle.id == "busy"
+        assert handle.status().status == "completed"
+        assert handle.result().content[0].text == "a forest"  # type: ignore[union-attr]
+        assert client.resume_task("done").result() == handle.result()
+        assert client.tasks.get("failed").status == "failed"
+        client.tasks.cancel("asks")
+        with pytest.raises(TaskCancelled, match="as asked"):
+            client.resume_task("asks").result()
+        assert [task.task_id for task in client.tasks.list()] == ([] if era == "modern" else [*STATES])
 
 
 @each_version

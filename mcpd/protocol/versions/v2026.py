@@ -12,7 +12,7 @@ from msgspec.json import decode
 from mcpd.errors import HeaderMismatch, MissingCapability, ResourceNotFound, UnsupportedVersion, UrlElicitationRequired
 from mcpd.protocol.jsonrpc import is_object
 from mcpd.protocol.schemas import Schema, mapped
-from mcpd.protocol.types.base import ClientCapabilities, Params, ServerCapabilities
+from mcpd.protocol.types.base import META, ClientCapabilities, Params, ServerCapabilities
 from mcpd.protocol.types.features import (
     AnyValue,
     CallToolParams,
@@ -92,6 +92,15 @@ def is_object_value(value: Any) -> bool:
     return isinstance(value, dict) or hasattr(value, "__struct_fields__") or hasattr(value, "__dataclass_fields__")
 
 
+def _without_tasks(capabilities: ClientCapabilities) -> ClientCapabilities:
+    # Older versions have tasks without this extension. Spec: tasks-extension, backward compatibility.
+    extensions = capabilities.extensions or {}
+    if f"{META}tasks" not in extensions:
+        return capabilities
+    kept = {name: settings for name, settings in extensions.items() if name != f"{META}tasks"}
+    return structs.replace(capabilities, extensions=kept or None)
+
+
 _2026_07_28 = Revision(
     version="2026-07-28",
     modern=True,
@@ -129,7 +138,7 @@ _2026_07_28 = Revision(
         ClientCapabilities: ("tasks",),
         ServerCapabilities: ("tasks",),
     },
-    back={Tool: object_schema, CallToolResult: _object_content},
+    back={Tool: object_schema, CallToolResult: _object_content, ClientCapabilities: _without_tasks},
     error_codes={ResourceNotFound: -32002},
 )
 
