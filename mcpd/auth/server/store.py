@@ -248,10 +248,18 @@ class Store:
         return await self._run(step)
 
     async def rotate(self, token: str, successor: str, grace: float) -> Rotation:
-        """Replace a refresh token. A repetition within the grace time gives `again`; later, it revokes the grant."""
+        """Replace a refresh token. A repetition within the grace time gives `again`; later, it revokes the grant.
+
+        Of a revoked grant every token is `unknown`.
+        """
 
         def step(now: float) -> Rotation:
-            row = self._db.execute("SELECT grant_id, used FROM refresh WHERE digest = ?", (digest(token),)).fetchone()
+            # The grant may have been revoked since it was read.
+            row = self._db.execute(
+                "SELECT grant_id, refresh.used FROM refresh JOIN grants ON grants.id = grant_id "
+                "WHERE digest = ? AND revoked IS NULL",
+                (digest(token),),
+            ).fetchone()
             if row is None:
                 return "unknown"
             grant_id, used = row

@@ -12,6 +12,7 @@ from joserfc.jwk import KeySet
 from support.login_stage import CALLBACK, Browser, Login, claims_of, stage, told, users_file
 
 from mcpd.auth.server.settings import ListedClient, Settings, UserFile, development
+from mcpd.auth.server.store import User
 
 
 async def test_a_whole_login(tmp_path: Path) -> None:
@@ -271,6 +272,24 @@ async def test_rotation_with_grace(tmp_path: Path) -> None:
         reused = await login.refresh(first)
         assert (reused.status, reused.json["error"]) == (400, "invalid_grant")
         assert (await login.refresh(third)).json["error"] == "invalid_grant"
+
+
+async def test_a_refresh_token_is_not_exchanged_once_its_login_was_revoked(tmp_path: Path) -> None:
+    """Not even if that happens between the look at the token and its exchange."""
+    async with stage(users_file(tmp_path)) as here:
+        login = await here.login()
+        token = (await login.tokens())["refresh_token"]
+        core = here.server.core
+        current_user = core.current_user
+
+        def revoke_first(user: User) -> User | None:
+            (grant,) = core.store.now(lambda _: core.store._db.execute("SELECT id FROM grants").fetchone())
+            core.store.now(lambda now: core.store._revoke(grant, now))
+            return current_user(user)
+
+        core.current_user = revoke_first  # type: ignore[method-assign]
+        answer = await login.refresh(token)
+        assert (answer.status, answer.json["error"]) == (400, "invalid_grant")
 
 
 async def test_a_refresh_never_widens(tmp_path: Path) -> None:
