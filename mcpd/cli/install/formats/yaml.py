@@ -16,6 +16,7 @@ from . import line_end
 _PLAIN = re.compile(r"[A-Za-z/][A-Za-z0-9_./-]*")
 _WORDS = {"y", "n", "yes", "no", "on", "off", "true", "false", "null"}
 _ALIAS = re.compile(r"\s*:\s*\*[^\s,\]}]+")
+_BLOCK_START = re.compile(r"([|>])[-+]?([0-9]?)[-+]?")
 
 
 def parse(text: str, path: str) -> dict[str, Any]:
@@ -140,8 +141,12 @@ def _remove(text: str, node: Any, found: Any, owner: Any) -> str:
     line_start = text.rfind("\n", 0, start) + 1
     line_stop = text.find("\n", end) + 1 or len(text)
     head = text[:line_start]
-    if not text[:line_stop].endswith("\n"):
-        head = head[:-1].removesuffix("\r") if head.endswith("\n") else head
+    if (
+        not text[:line_stop].endswith("\n")
+        and head.endswith("\n")
+        and not (at and _ends_text(node.value[at - 1], "\n"))
+    ):
+        head = head[:-1].removesuffix("\r")
     if len(node.value) == 1 and isinstance(owner, tuple):
         colon = text.index(":", owner[0].end_mark.index) + 1
         head = f"{head[:colon]} {'[]' if is_list else '{}'}{head[colon:]}"
@@ -152,9 +157,14 @@ def _below(text: str, at: int, lines: list[str]) -> str:
     # Insert lines below the line of `at`.
     nl = line_end(text)
     stop = text.find("\n", at) + 1
-    if not stop:
-        return text + nl + nl.join(lines)
-    return text[:stop] + nl.join(lines) + nl + text[stop:]
+    if stop:
+        return text[:stop] + nl.join(lines) + nl + text[stop:]
+    last = _last(_compose(text))
+    if _ends_text(last, ""):
+        # The end of the file is the end of that text, without a line end: it must not get one.
+        start = last.start_mark.index
+        text = text[:start] + _BLOCK_START.sub(r"\1\2-", text[start:], count=1)
+    return text + nl + nl.join(lines)
 
 
 def _lines(value: Any, column: int) -> list[str]:
@@ -219,6 +229,19 @@ def _is_list(node: Any) -> bool:
 def _is_empty(node: Any) -> bool:
     # Whether the node is empty, `null`, or an empty mapping or list.
     return not node.value or (str(node.tag).endswith(":null") and node.value in ("null", "~", "Null", "NULL"))
+
+
+def _last(node: Any) -> Any:
+    # The last scalar, or collection in brackets, of a node or of a pair.
+    while isinstance(node, tuple) or ((_is_mapping(node) or _is_list(node)) and not node.flow_style and node.value):
+        node = node[1] if isinstance(node, tuple) else node.value[-1]
+    return node
+
+
+def _ends_text(node: Any, end: str) -> bool:
+    # Whether a node ends with a text in a block (`|` or `>`) whose last line has this end.
+    last = _last(node)
+    return getattr(last, "style", None) in ("|", ">") and last.value.endswith("\n") == (end == "\n")
 
 
 def _pair(node: Any, key: str) -> Any:
