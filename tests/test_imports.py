@@ -174,6 +174,32 @@ def test_each_module_imports_first(child: Child) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+ON_WINDOWS = """
+import asyncio, os, select, signal, socket, subprocess, sys
+
+import aiohttp, anyio, click, httptools, websockets.server
+
+sys.modules.update(dict.fromkeys(("fcntl", "grp", "pwd", "resource", "termios")))
+for module, names in (
+    (os, "fork getuid killpg register_at_fork writev O_NOCTTY O_NONBLOCK O_NOFOLLOW"),
+    (select, "poll"),
+    (signal, "SIGALRM SIGHUP SIGKILL pthread_sigmask setitimer"),
+    (socket, "AF_UNIX MSG_DONTWAIT"),
+):
+    for name in names.split():
+        delattr(module, name)
+sys.platform = "win32"
+import mcpd.cli.commands.call, mcpd.cli.commands.install, mcpd.cli.commands.serve
+import mcpd.server.http.listener, mcpd.server.serving
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="takes away what only some systems have")
+def test_what_windows_lacks_is_not_needed_at_the_start(child: Child) -> None:
+    """`mcpd install` writes entries for hosts on Windows, which start `mcpd serve` there."""
+    subprocess.run([child.python, "-c", ON_WINDOWS], env=unmeasured(child), timeout=60, check=True)
+
+
 # What `mcpd serve --stdio` must not pay for (issue: at most 1.6 times the raw floor from spawn to first answer).
 # Each is loaded at one seam, by the command, transport or extra that needs it.
 NOT_FOR_STDIO = {

@@ -16,6 +16,7 @@ from __future__ import annotations
 import io
 import logging
 import os
+import select
 import socket
 import stat
 import sys
@@ -24,7 +25,6 @@ import time
 from collections import OrderedDict, deque
 from collections.abc import Callable
 from functools import partial
-from select import POLLOUT, poll
 from typing import Any
 
 from msgspec import Struct
@@ -473,7 +473,7 @@ def _writer(fd: int) -> tuple[int, Callable[[bytes], int] | None]:
         # On Linux this opens the same pipe again. Elsewhere such a path, if any, shares the flags.
         own = os.open(f"/proc/self/fd/{fd}", os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
         return own, lambda data: os.write(own, data)
-    except OSError:
+    except (OSError, AttributeError):  # Windows has no such flags
         return fd, None
 
 
@@ -487,6 +487,6 @@ def _identity(fd: int) -> tuple[int, int] | None:
 
 def _is_writable(fd: int) -> bool:
     # Wait a moment until a descriptor is writable; True also if its reader is gone.
-    waiting = poll()
-    waiting.register(fd, POLLOUT)
+    waiting = select.poll()
+    waiting.register(fd, select.POLLOUT)
     return bool(waiting.poll(250))
