@@ -103,11 +103,13 @@ def authenticator(
         if missing:
             return refusal(403, "insufficient_scope", f"Required scope: {missing[0]}")
         return Principal(
-            token.client_id,
+            # Many users may use one client, and none of them may continue the session of another.
+            token.subject or str(token.claims.get("sub") or token.client_id),
             issuer=str(settings.issuer_url),
             client=token.client_id,
             scopes=token.scopes,
             claims={"access_token": token},
+            expires=token.expires_at or None,
         )
 
     return authenticate

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import pytest
 from compat.theirs import module, served
-from support.http_peer import call, post, request, serving
+from support.clock import Clock
+from support.http_peer import Session, call, post, request, serving
 
 pytestmark = pytest.mark.usefixtures("libraries")
 
 SERVER = """
+    import time
+
     from mcp.server.auth.middleware.auth_context import get_access_token
     from mcp.server.auth.provider import AccessToken, TokenVerifier
     from mcp.server.auth.settings import AuthSettings
@@ -21,6 +24,9 @@ SERVER = """
         async def verify_token(self, token: str) -> AccessToken | None:
             if token == "old":
                 return AccessToken(token=token, client_id="ann", scopes=["user"], expires_at=1)
+            if token in ("of bob", "of cid"):
+                return AccessToken(token=token, client_id="ann", scopes=["user"], subject=token,
+                                   expires_at=int(time.time()) + 3600)
             scopes = {"good": ["user"], "poor": []}.get(token)
             return None if scopes is None else AccessToken(token=token, client_id="ann", scopes=scopes)
 
@@ -80,6 +86,22 @@ async def test_tokens() -> None:
         assert (await ask("poor"))[0] == 403
         found = await port.ask(request("GET", "/.well-known/oauth-protected-resource"))
         assert b'"authorization_servers":["https://auth.example.com/"]' in found.body
+
+
+async def test_a_session_belongs_to_a_user_and_its_stream_ends_with_the_token() -> None:
+    """Two users of one client are not one user, and nothing is sent to a token that has expired."""
+    clock = Clock()
+    async with serving(served(SERVER)) as port:
+        bob = Session(port, "2025-06-18")
+        bob.extra = {"Authorization": "Bearer of bob"}
+        await bob.open()
+        peer = await bob.listen()
+        bob.extra = {"Authorization": "Bearer of cid"}
+        assert (await bob.ask("ping")).status == 404
+        bob.extra = {"Authorization": "Bearer of bob"}
+        assert (await bob.ask("ping")).status == 200
+        await clock.advance(3700)
+        assert await peer.event() is None
 
 
 @pytest.mark.parametrize(
