@@ -311,20 +311,19 @@ async def open_process(
     """
     if not command or not all(isinstance(part, str) for part in command):
         raise ConfigurationError(f"{command!r}: a command is a list of strings, the program first")
-    child_in, fd_out = os.pipe()
-    fd_in, child_out = os.pipe()
-    fd_err = child_err = None
-    if stderr_bytes_per_second is not None and HAS_GROUPS:
-        fd_err, child_err = os.pipe()
+    pipes: list[int] = []
     try:
+        for _ in range(3 if stderr_bytes_per_second is not None and HAS_GROUPS else 2):
+            pipes += os.pipe()
+        child_in, fd_out, fd_in, child_out = pipes[:4]
+        fd_err, child_err = pipes[4:] or (None, None)
         process = ChildProcess(command, stdin=child_in, stdout=child_out, stderr=child_err, env=env, cwd=cwd)
     except BaseException as error:
-        _close(fd_in, fd_out, fd_err)
+        _close(*pipes)
         if not isinstance(error, (OSError, ValueError)):
             raise
         raise ConfigurationError(reason_not_started(command, cwd, error)) from None
-    finally:
-        _close(child_in, child_out, child_err)
+    _close(child_in, child_out, child_err)
 
     stderr = None
     if fd_err is not None and stderr_bytes_per_second is not None:

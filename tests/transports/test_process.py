@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import os
+import resource
 import sys
 from contextlib import suppress
 
+import pytest
+
 from mcpd import Callbacks, Client
-from mcpd.errors import CannotConnect, McpdError, ProtocolError
+from mcpd.errors import CannotConnect, ConfigurationError, McpdError, ProtocolError
 from mcpd.transports.process import ProcessChannel, open_process
 
 # Says that it has begun, and then heeds neither the end of its input nor SIGTERM.
@@ -70,6 +73,25 @@ async def deaf() -> ProcessChannel:
     channel.start(ear)
     await ear.began.wait()
     return channel
+
+
+async def test_a_command_for_which_no_descriptors_are_left_takes_none() -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    taken = [os.dup(0)]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(taken[0], *map(int, os.listdir("/proc/self/fd"))) + 8, hard))
+    try:
+        with suppress(OSError):
+            while True:
+                taken.append(os.dup(0))
+        for _ in range(3):
+            os.close(taken.pop())
+        with pytest.raises(ConfigurationError, match=r"^none cannot be started: Too many open files$"):
+            await open_process(["none"])
+        taken += [os.dup(0) for _ in range(3)]
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        for descriptor in taken:
+            os.close(descriptor)
 
 
 async def test_a_closing_that_is_cut_short_kills_the_child() -> None:
