@@ -123,7 +123,7 @@ class Http1Protocol(asyncio.Protocol):
             data = self._parse(data)
         if self._head_bytes == 0:
             self._parser = None
-        if self._answering is not None and not self._answering.is_begun:
+        if self._answering is not None:
             self._begin(self._answering)  # after all data that came with the head is parsed
 
         if self._head_bytes == 0 or self._ignores_input:
@@ -224,8 +224,9 @@ class Http1Protocol(asyncio.Protocol):
             self._stop(bad)
 
         if parser.should_upgrade():
-            # RFC 9110 7.8: Upgrade is ignored in HTTP/1.0.
-            self._has_other_upgrade = version == "1.0" or not framing.wishes_for_websocket(fields)
+            # RFC 9110 7.8: Upgrade is ignored in HTTP/1.0. RFC 6455 4.1: a handshake is a GET.
+            is_handshake = parser.get_method() == b"GET" and framing.wishes_for_websocket(fields)
+            self._has_other_upgrade = version == "1.0" or not is_handshake
             return
 
         url = httptools.parse_url(self._url)
@@ -310,6 +311,7 @@ class Http1Protocol(asyncio.Protocol):
             return
 
         self._cancel_timer()
+        self.resume_writing()  # the other protocol watches what waits to be written
         if self._ends_next:
             self._leave()
         self._ignores_input = True
@@ -322,8 +324,9 @@ class Http1Protocol(asyncio.Protocol):
     # -- responses -----------------------------------------------------------------------
 
     def _begin(self, exchange: Exchange) -> None:
-        # Start a request in a new context. The caller may be the task of another request, whose context variables this
-        # one must not see.
+        # Start a request in a new context, unless data that arrived meanwhile has started or refused it.
+        if exchange.is_begun or exchange.is_gone:
+            return
         exchange.is_begun = True
         answer, context = exchange.run(self._app), self.state.context
         if sys.version_info >= (3, 12):
@@ -354,7 +357,8 @@ class Http1Protocol(asyncio.Protocol):
         self._answering = self._queue.pop(0) if self._queue else None
         self.resume_reading()
         if self._answering is not None:
-            self._begin(self._answering)
+            # Not inside the task of this request: one read may bring thousands of requests, which would be nested.
+            self._loop.call_soon(self._begin, self._answering)
             return
         self._idle_since = self._loop.time()
         if self._head_bytes == 0:

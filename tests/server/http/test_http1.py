@@ -8,8 +8,8 @@ from contextvars import ContextVar
 from typing import Any
 
 import pytest
-from support.clock import until
-from support.http_peer import Peer, call, envelope, modern, post, serving
+from support.clock import Clock, until
+from support.http_peer import Peer, call, envelope, modern, post, request, serving
 from support.http_stage import Stage
 from uvicorn import Config
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
@@ -61,6 +61,47 @@ async def test_requests_behind_each_other() -> None:
         asked = [modern("tools/call", {"name": "large", "arguments": {}}, id=number) for number in range(8)]
         peer.send(b"".join(asked))
         assert [(await peer.answer()).json["id"] for _ in asked] == [*range(8)]
+
+
+async def test_thousands_of_requests_in_one_write() -> None:
+    """None begins inside the answer to another, which Python would soon refuse to nest."""
+    async with serving(Stage().server) as port:
+        peer = await port.connect()
+        peer.send(get("/healthz") * 3000 + END)
+        assert (await peer.rest()).count(b"HTTP/1.1 200 OK\r\n") == 3001
+
+
+HANDSHAKE = {
+    "Connection": "Upgrade",
+    "Upgrade": "websocket",
+    "Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ==",
+    "Sec-WebSocket-Version": "13",
+}
+
+
+async def test_only_a_get_opens_a_websocket() -> None:
+    """RFC 6455 4.1. Any other method is answered as if it wished for nothing (RFC 9110 7.8)."""
+    answers = await all_bytes(post(PING, {**HANDSHAKE}) + END, route_server())
+    assert answers == await all_bytes(post(PING) + END, route_server())
+
+
+async def test_a_websocket_behind_an_answer_that_is_read_late() -> None:
+    """From then on its own protocol watches the reader; no limit of an answer over HTTP ends it."""
+    clock = Clock()
+    async with serving(route_server(), HttpSettings(write_timeout=2)) as port:
+        peer = Peer(*await asyncio.open_connection("127.0.0.1", port.number, limit=1 << 17))
+        peer.send(get("/answer/200/20000000"))
+        connections = port.listener._state.connections
+        await until(lambda: any(each.paused is not None and each._answering is None for each in connections))
+        peer.send(request("GET", "/mcp", HANDSHAKE.items()))
+        assert len((await peer.answer()).body) == 20_000_000
+        assert (await peer.head()).status == 101
+        for _ in range(3):
+            await clock.advance(3)
+        ping = b'{"jsonrpc":"2.0","id":1,"method":"ping"}'
+        peer.send(bytes([0x81, 0x80 | len(ping), 0, 0, 0, 0]) + ping)
+        assert (await peer.reader.readexactly(2))[:1] == b"\x81"
+        await peer.aclose()
 
 
 async def test_no_request_sees_the_variables_of_another_on_its_connection() -> None:
