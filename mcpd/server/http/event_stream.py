@@ -10,6 +10,7 @@ import asyncio
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
+from contextlib import suppress
 
 from mcpd.protocol.budget import SMALL, Charge, client_of
 from mcpd.protocol.wire.sse import KEEP_ALIVE
@@ -29,7 +30,8 @@ class Outbox(ABC):
     the queue closes (0: never).
     """
 
-    __slots__ = ("_charge", "_drained", "_peer", "_waiting", "_waiting_bytes", "_write_timeout", "_writer", "is_open")
+    __slots__ = ("_charge", "_drained", "_peer", "_telling", "_waiting", "_waiting_bytes", "_write_timeout", "_writer",
+                 "is_open")  # fmt: skip
 
     def __init__(self, peer: str, write_timeout: float = 0) -> None:
         self._peer = peer
@@ -54,7 +56,7 @@ class Outbox(ABC):
                     await self._drained.wait()
             except TimeoutError:
                 log.info("A client read nothing of its stream for %g s: the stream ends", self._write_timeout)
-                self.close()
+                self._give_up()
 
     def close(self) -> None:
         """Drop the waiting data, and write nothing more."""
@@ -70,12 +72,12 @@ class Outbox(ABC):
 
     def _put(self, data: bytes) -> None:
         if self._waiting_bytes > _MOST_WAITING:
-            self.close()  # the client does not read, and could fill the memory
+            self._give_up()  # the client does not read, and could fill the memory
             return
 
         self._waiting_bytes += len(data)
         if self._waiting_bytes > SMALL and not self._count():
-            self.close()  # the memory budget is used up
+            self._give_up()  # the memory budget is used up
             return
 
         self._waiting.append(data)
@@ -90,6 +92,16 @@ class Outbox(ABC):
         if self._charge is None:
             self._charge = Charge(id(self), client_of(self._peer))
         return self._charge.set(self._waiting_bytes)
+
+    def _give_up(self) -> None:
+        # Close because the client reads too slowly, and tell it.
+        if self.is_open:
+            self.close()
+            self._telling = asyncio.get_running_loop().create_task(self._tell_end())
+
+    @abstractmethod
+    async def _tell_end(self) -> None:
+        """Tell the client that nothing follows, because it reads too slowly."""
 
     @abstractmethod
     async def _hand_on(self) -> None:
@@ -162,6 +174,12 @@ class EventStreamResponse(Outbox):
         if self._writer is not None:
             # Not cancelled with the task that waits here: the client would receive half an event.
             await asyncio.wait([self._writer])
+
+    async def _tell_end(self) -> None:
+        # The client resumes the stream, instead of waiting for an event that was dropped.
+        with suppress(Exception):  # it has left
+            send = self._send or await self._request.begin(HEADERS)
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
 
     async def _hand_on(self) -> None:
         # Write the waiting data, and complete the response if the stream is ending.

@@ -33,6 +33,7 @@ from mcpd.protocol.jsonrpc import (
 )
 from mcpd.server.backplane.base import BackplaneAway
 from mcpd.server.backplane.node import Node, Sharing
+from mcpd.transports.authentication import at_expiry
 from .core import Core
 from .event_stream import EventStreamResponse
 from .http_session import HttpSession, Unavailable
@@ -141,6 +142,7 @@ class StreamFollower:
         response.push(missed)
         self._core.keep_alive.add(response)
         leaving = departed(request)
+        expiry = at_expiry(request.user, lambda: self._core.spawn(response.end()))
         try:
             while not (followed.is_over or leaving.done()):
                 coming = asyncio.ensure_future(followed.wait())
@@ -151,6 +153,8 @@ class StreamFollower:
             if followed.is_over:
                 await response.end()
         finally:
+            if expiry is not None:
+                expiry.cancel()
             leaving.cancel()
             response.close()
             self._core.keep_alive.discard(response)

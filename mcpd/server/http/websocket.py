@@ -63,6 +63,8 @@ class AsgiWebSocket(Outbox):
                     if message.get("code", 1005) not in (1000, 1001, 1005):
                         lost = ConnectionLost("The WebSocket client went away")
                     break
+                if not self.is_open:
+                    break  # the token has expired, or the client does not read: what it sends has no effect
 
                 text = message.get("text")
                 if text is None:
@@ -120,8 +122,14 @@ class AsgiWebSocket(Outbox):
     async def _close(self, code: int, reason: str) -> None:
         if self.is_open:
             self.close()
-            with suppress(Exception):  # closed already
-                await self._send({"type": "websocket.close", "code": code, "reason": reason})
+            await self._send_close(code, reason)
+
+    async def _tell_end(self) -> None:
+        await self._send_close(1008, "reads too slowly")
+
+    async def _send_close(self, code: int, reason: str) -> None:
+        with suppress(Exception):  # closed already
+            await self._send({"type": "websocket.close", "code": code, "reason": reason})
 
     async def _hand_on(self) -> None:
         while self._waiting:

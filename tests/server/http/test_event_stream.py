@@ -125,6 +125,25 @@ async def test_a_client_that_never_reads_is_let_go() -> None:
     assert not stream.is_open
     await turns()
     await stream.end()
+    client.gate.set()
+    await turns()
+    assert client.body == b""
+    assert client.is_complete
+
+
+async def test_a_client_that_stopped_reading_hears_that_its_stream_has_ended() -> None:
+    client = Client()
+    stream = EventStreamResponse(client.request, write_timeout=0.05)
+    stream.push(b"a")
+    await turns()
+    client.gate.clear()
+    stream.push(b"x" * 2_000_000)
+    await stream.drain()
+    assert not stream.is_open
+    client.gate.set()
+    await turns()
+    assert client.body == b"a"
+    assert client.is_complete
 
 
 async def test_a_server_that_cannot_send_means_that_the_client_is_gone() -> None:

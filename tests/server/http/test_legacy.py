@@ -440,6 +440,25 @@ async def test_a_session_ends_its_own_streams_and_waits_for_slow_ones() -> None:
         assert await stream.event() is None
 
 
+async def test_a_stream_that_waits_for_too_much_ends_and_can_be_resumed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise its client would wait for ever for what was dropped."""
+    monkeypatch.setattr("mcpd.server.http.event_stream._MOST_WAITING", 10)
+    stage = Stage()
+    async with serving(stage.server) as port:
+        session = await port.open()
+        channel = port.app.sessions.find(session.id, "")
+        assert channel is not None
+        stream = await session.listen()
+        first = await stream.event()
+        assert first is not None
+        channel.send(b"1")
+        channel.send(b"2")
+        assert await stream.event() is None
+        resumed = await session.listen(first["id"])
+        events = [await resumed.event() for _ in range(2)]
+        assert [event and event["data"] for event in events] == ["1", "2"]
+
+
 async def test_an_answer_without_a_session_is_400() -> None:
     """S25-033."""
     stage = Stage()

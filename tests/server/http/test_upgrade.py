@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from typing import Any
 
 import pytest
 from support.http_stage import Stage
 
+from mcpd import Principal
 from mcpd.server.http import HttpApp, HttpSettings
 
 PING = '{"jsonrpc":"2.0","id":1,"method":"ping"}'
@@ -185,8 +187,27 @@ async def test_a_client_that_does_not_read_gets_no_more_done() -> None:
     for _ in range(80):
         channel.send(b"x" * 1_000_000)
     assert not channel.is_congested
-    await socket.leave()
+    socket.say('{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"change"}}')
+    await socket.task
+    assert not stage.server.remove_tool("extra")
+    socket.gate.set()
+    assert (await socket.sent.get())["code"] == 1008
     assert socket.sent.empty()
+
+
+async def test_nothing_is_done_for_a_client_whose_token_has_expired() -> None:
+    """Some servers pass on what a client sends after its close, until the client has answered that."""
+    stage = Stage()
+
+    async def authenticate(headers: Any) -> Principal:
+        return Principal("ada", expires=time.time() + 0.2)
+
+    socket = Socket(stage.server.asgi_app(authenticate=authenticate))
+    await socket.open()
+    assert (await socket.sent.get())["code"] == 1008
+    socket.say('{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"change"}}')
+    await socket.task
+    assert not stage.server.remove_tool("extra")
 
 
 async def test_a_server_that_cannot_send_means_that_the_client_is_gone() -> None:
