@@ -99,7 +99,7 @@ def main() -> None:
         "python -c pass": [python, "-c", "input()"],
         "python -c 'import asyncio, msgspec'": [python, "-c", "import asyncio, msgspec; input()"],
     }
-    for name, served in {"starter": [], "file": [file], "folder": [garden]}.items():
+    for name, served in {"starter": ["--demo"], "file": [file], "folder": [garden]}.items():
         commands[f"{name}, python -m mcpd"] = [python, "-m", "mcpd", "serve", "--stdio", *served]
         commands[f"{name}, mcpd"] = [script, "serve", "--stdio", *served]
 

@@ -61,7 +61,7 @@ def main() -> None:
         served.mkdir()
         (served / "docs").symlink_to(options.folder.resolve())
         commands = {
-            "starter": [sys.executable, "-m", "mcpd", "serve", "--stdio"],
+            "starter": [sys.executable, "-m", "mcpd", "serve", "--stdio", "--demo"],
             "documents": [sys.executable, "-m", "mcpd", "serve", "--stdio", str(served)],
         }
         times: dict[str, list[list[float]]] = {name: [] for name in commands}

@@ -309,7 +309,7 @@ def run_start(target: str, package: Path, tool: list[str]) -> str:
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder, "server.py")
         file.write_text(SERVER)
-        served = {"starter": [], "file": [str(file)], "folder": [str(package / "examples" / "garden")]}[target]
+        served = {"starter": ["--demo"], "file": [str(file)], "folder": [str(package / "examples" / "garden")]}[target]
         done = subprocess.run(
             [*tool, sys.executable, "-m", "mcpd", "serve", "--stdio", *served], cwd=package, capture_output=True,
             input=message("initialize", opening, 1) + b"\n", check=True,
