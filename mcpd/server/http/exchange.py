@@ -97,8 +97,7 @@ log = logging.getLogger("mcpd.http")
 
 # Bytes from which a body is written separately from its head, because a copy would cost more than a second write.
 _MOST_JOINED = 64 * 1024
-_NO_NAME = re.compile(rb'[\x00-\x20\x7f()<>@,;:\[\]={}\\"/?]')
-_NO_VALUE = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]")
+_HEADER = re.compile(rb'[^\x00-\x20\x7f()<>@,;:\[\]={}\\"/?]*: [^\x00-\x08\x0a-\x1f\x7f]*\r\n')
 _FAILED = ((b"content-type", b"text/plain; charset=utf-8"), (b"content-length", b"21"), (b"connection", b"close"))
 
 
@@ -110,7 +109,7 @@ class HttpState:
         self.connections: CountedConnections[Any] = CountedConnections(self.connection_limit)
         self.context = copy_context()
         """Each request starts in a copy of this context, so that none sees the context variables of another."""
-        self.tasks: set[asyncio.Task[None]] = set()
+        self.tasks: dict[Exchange, asyncio.Task[None]] = {}
         """The tasks that answer requests."""
         self.is_draining = False
         """Each connection ends with its next response."""
@@ -185,12 +184,13 @@ class Exchange(Struct, eq=False):
         """Let the application answer the request."""
         try:
             await app(self.scope, self.receive, self.send)
-        except Exception:
-            log.exception("The application failed")
-        else:
             if self.is_complete or self.is_gone:
                 return
             log.error("The application returned without a complete response")
+        except Exception:
+            log.exception("The application failed")
+        finally:
+            self._connection.state.tasks.pop(self, None)
 
         if self.is_started or self.is_gone:
             self._connection.close()
@@ -242,14 +242,15 @@ class Exchange(Struct, eq=False):
         lines = [STATUS_LINES.get(status) or b"HTTP/1.1 %d \r\n" % status, self._connection.state.date()]
         has_length = says_close = False
         for name, value in headers:
-            if _NO_NAME.search(name) or _NO_VALUE.search(value):
+            line = b"%b: %b\r\n" % (name, value)
+            if _HEADER.fullmatch(line) is None:
                 raise RuntimeError(f"{name!r}: {value!r} is not a valid header")
+            lines.append(line)
             name = name.lower()
             if name == b"content-length":
                 has_length = True
             elif name == b"connection" and b"close" in [token.strip() for token in value.lower().split(b",")]:
                 self.keep_alive, says_close = False, True
-            lines.append(b"%b: %b\r\n" % (name, value))
 
         if not self.keep_alive and not says_close:
             lines.append(b"connection: close\r\n")

@@ -336,8 +336,7 @@ class Http1Protocol(asyncio.Protocol):
         else:
             task = context.run(self._loop.create_task, answer)
 
-        self.state.tasks.add(task)
-        task.add_done_callback(self.state.tasks.discard)
+        self.state.tasks[exchange] = task
 
     def write(self, data: bytes) -> None:
         """Write a part of a response."""

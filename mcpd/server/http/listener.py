@@ -163,10 +163,10 @@ class HttpListener:
             connection.transport.abort()
 
         await self._settle()
-        for task in list(self._state.tasks):
+        for task in self._state.tasks.values():
             task.cancel()
         await self._settle()
 
     async def _settle(self) -> None:
         if self._state.tasks:
-            await asyncio.wait(self._state.tasks, timeout=LINGER)
+            await asyncio.wait(self._state.tasks.values(), timeout=LINGER)
