@@ -51,7 +51,7 @@ static: $(VENV)/.test
 	$(VENV)/bin/lint-imports --no-logo
 
 unit: $(VENV)/.test
-	$(PY) -m pytest -n 2 --dist worksteal -q -m "not medium and not slow and not clients"
+	$(PY) -m pytest -n 3 --dist worksteal -q -m "not medium and not slow and not clients"
 
 check: static unit
 

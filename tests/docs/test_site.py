@@ -33,6 +33,7 @@ def test_each_page_can_be_reached_from_the_index() -> None:
     assert linked >= set(PAGES) - {"index.md"}
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize(
     "name", ["authorization-servers.md", "command-line.md", "environment.md", "errors.md", "python.md", "versions.md"]
 )
@@ -64,6 +65,7 @@ def test_the_site_is_built_without_a_warning(tmp_path: Path) -> None:
         assert (folder / "index.md").is_file(), page
 
 
+@pytest.mark.medium
 def test_words_are_spelled_as_in_dictionaries() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "codespell_lib", "--quiet-level", "3", "docs", "README.md", "DEVELOPERS.md", "mcpd"],
