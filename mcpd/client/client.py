@@ -5,7 +5,7 @@ Spec: 2026-07-28 server/*, basic/patterns/{mrtr,subscriptions}; 2025-11-25 for t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping
 from functools import cache, partial
 from types import UnionType
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, overload
@@ -16,9 +16,7 @@ from msgspec.structs import asdict
 
 from mcpd.errors import (
     HeaderMismatch,
-    InvalidRequest,
     LocalProtocolError,
-    MethodNotFound,
     ProtocolError,
     RemoteError,
     ResultMismatch,
@@ -248,7 +246,8 @@ class Client(ServerLink, ServerDetails, ToolCalls):
         tools = await self._list("tools/list", "tools", Tool, fresh=fresh, entries=entries)
         # Known only after the tools were listed; until then, no call is repeated.
         self._repeatable_tools = frozenset(tool.name for tool in tools if _is_repeatable(tool))
-        self._task_support = self._listed_task_support(tools)
+        tasks = {tool.name: tool.execution.task_support for tool in tools if tool.execution is not None}
+        self._task_support = tasks if self._asks_for_tasks else {}
         if self._checks is not None:
             self._checks.set_tools(tools)
         headings = self._session.headings
@@ -275,6 +274,8 @@ class Client(ServerLink, ServerDetails, ToolCalls):
         seconds = self.timeout if timeout == "default" else timeout
         try:
             # Like `_ask`, without the cost of another coroutine for each call.
+            if self._task_support is None:
+                await self._learn_task_support()
             if self._task_support and self._needs_task(params):
                 raw = await self._call_as_task(params, seconds, on_progress)
             else:
@@ -284,13 +285,10 @@ class Client(ServerLink, ServerDetails, ToolCalls):
                 raw = await self._ask_on("tools/call", params, raw, seconds, on_progress)
         except RemoteError as error:
             # The mirrored arguments may come from an outdated list.
-            is_outdated = error.code == HeaderMismatch.code and self._session.headings is not None
-            if not is_outdated and not self._may_need_task(name, error):
+            if error.code != HeaderMismatch.code or self._session.headings is None:
                 raise
             # Spec: 2026-07-28 streamable-http, client behavior: list the tools again, then repeat the call.
             await self.list_tools(fresh=True)
-            if not is_outdated and not self._needs_task(params):
-                raise
             raw, _ = await self._ask("tools/call", params, on_progress, timeout)
 
         result = _read("tools/call", CallToolResult, raw)
@@ -319,9 +317,10 @@ class Client(ServerLink, ServerDetails, ToolCalls):
         params = {"name": name, "arguments": {} if arguments is None else arguments}
         seconds = self.timeout if timeout == "default" else timeout
         era = await self._ensure_connected()
-        if isinstance(era, LegacyEra) and self._task_support is None:
-            await self.list_tools()
-        if isinstance(era, LegacyEra) and name in (self._task_support or ()):
+        if self._task_support is None:
+            await self._learn_task_support()
+        support = (self._task_support or {}).get(name)
+        if isinstance(era, LegacyEra) and support in ("optional", "required"):
             raw = await era.start_task(params, seconds, on_progress)
         else:
             raw = await self._send("tools/call", params, seconds, on_progress)
@@ -342,28 +341,25 @@ class Client(ServerLink, ServerDetails, ToolCalls):
             self._started_tasks = Tasks(self.request, self._current_era, self._callbacks, self.limits, self._faults)
         return self._started_tasks
 
-    def _listed_task_support(self, tools: Sequence[Tool]) -> Mapping[str, str]:
-        # Return whether listed tools of 2025-11-25 may run as a task ("optional") or must ("required").
+    async def _learn_task_support(self) -> None:
+        # List the tools before the first call, if the server is one of 2025-11-25 with tasks.
+        self._task_support = {}
+        if self._asks_for_tasks:
+            await self.list_tools()
+
+    @property
+    def _asks_for_tasks(self) -> bool:
+        # Spec: 2025-11-25 basic/utilities/tasks: only if the server declares `tasks.requests.tools.call`.
         offered: Any = self.server_capabilities.tasks
         for key in ("requests", "tools", "call"):
             offered = offered.get(key) if isinstance(offered, dict) else None
-        if offered is None or self._current_era().has_result_types:
-            return {}
-        found = {tool.name: tool.execution.task_support for tool in tools if tool.execution is not None}
-        return {name: support for name, support in found.items() if support in ("optional", "required")}
+        return offered is not None and not self._current_era().has_result_types
 
     def _needs_task(self, params: Any) -> bool:
         # Spec: 2025-11-25 basic/utilities/tasks, tool-level negotiation: a tool that requires a task is called as one.
         if not self._task_support or not isinstance(params, dict) or "task" in params:
             return False
         return self._task_support.get(params.get("name", "")) == "required"
-
-    def _may_need_task(self, name: str, error: RemoteError) -> bool:
-        # Whether an error may mean that the tool requires a task, which is only known once the tools were listed. Some
-        # servers answer with InvalidRequest.
-        if error.code not in (MethodNotFound.code, InvalidRequest.code) or self.server_capabilities.tasks is None:
-            return False
-        return name not in (self._task_support or ())
 
     async def _call_as_task(self, params: dict[str, Any], seconds: float | None, on_progress: OnProgress | None) -> Raw:
         era = await self._ensure_connected()

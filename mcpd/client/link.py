@@ -155,8 +155,8 @@ class ServerLink:
         self._interests = Interests(callbacks)
         self._is_old = False
         self._repeatable_tools: frozenset[str] = frozenset()
-        # Whether tools may or must run as tasks, in 2025-11-25; None until the tools were listed.
-        self._task_support: Mapping[str, str] | None = None
+        # Whether tools may or must run as tasks, in 2025-11-25; None until that is known.
+        self._task_support: Mapping[str, str | None] | None = None
 
         self._reconnecting = asyncio.Lock()
         # Consecutive connections that failed or ended soon.
