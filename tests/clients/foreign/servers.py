@@ -60,6 +60,7 @@ def _app(name: str, tool: str, expected: str, *, is_for_models: bool = True) -> 
 
 
 _FASTMCP = (SECOND, "-m", "fastmcp.cli", "run", str(EXAMPLES / "fastmcp" / "testing_demo" / "server.py"), "--no-banner")
+_TASKS = (str(TOOLS / "clients" / "fastmcp-tasks" / "bin" / "python"), str(HERE / "serve_fastmcp_tasks.py"))
 _OLD = (NODE, str(MODULES / "server-everything-2024" / "dist"))
 _SDK_CALL = ("test_simple_text", {}, "simple text response")
 _SDK_SLOW = ("test_tool_with_progress", {}, 0.05)
@@ -138,6 +139,12 @@ SERVERS = {
         call=("add", {"a": 2, "b": 3}, "5"),
         prompt=("hello", {"name": "Ada"}),
         urls={"http:/mcp": (*_FASTMCP, "--transport", "http", "--port", "{port}")},
+    ),
+    "fastmcp with tasks": Foreign(
+        _TASKS,
+        versions=(MODERN, LEGACY),
+        call=("render", {"frames": 3}, "3 frames"),
+        urls={"http:/mcp": (*_TASKS, "{port}")},
     ),
 }
 

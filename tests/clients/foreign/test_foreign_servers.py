@@ -13,7 +13,16 @@ import pytest
 from clients.foreign.servers import SERVERS, Foreign, installed, listening, living, marked
 from support.clock import until
 
-from mcpd import Callbacks, Client, ClientGroup, ElicitFormParams, ElicitResult, RequestTimeout
+from mcpd import (
+    Callbacks,
+    Client,
+    ClientGroup,
+    ElicitFormParams,
+    ElicitResult,
+    RemoteError,
+    RequestTimeout,
+    TaskCancelled,
+)
 from mcpd.client import CommandTarget, UrlTarget
 
 pytestmark = [pytest.mark.clients, pytest.mark.timeout(120)]
@@ -104,6 +113,54 @@ async def test_all_of_them_are_one_group() -> None:
         for prefix in ("everything+demo://", "second+test://", "old+test://"):
             uri = next(uri for uri in uris if uri.startswith(prefix))
             assert (await group.read_resource(uri)).contents[0].uri.startswith(prefix)  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("transport", ["stdio", "http:/mcp"])
+async def test_a_task_of_2025_asks_and_is_cancelled(transport: str) -> None:
+    """A tool that requires a task, of the TypeScript SDK 1.x: it is called as one, and its question is answered."""
+    server = server_of("everything")
+    if transport == "stdio":
+        await use_tasks_of_2025(CommandTarget(server.stdio, marked()))
+        return
+    with listening(transport, server.urls[transport]) as url:
+        await use_tasks_of_2025(UrlTarget(url))
+
+
+async def use_tasks_of_2025(target: CommandTarget | UrlTarget) -> None:
+    def answer(asked: ElicitFormParams) -> ElicitResult:
+        assert "multiple interpretations" in asked.message
+        return ElicitResult(action="accept", content={"interpretation": "snake"})
+
+    async with Client(target, Callbacks(elicit_form=answer)) as client:
+        found = await client.call("simulate-research-query", topic="python", ambiguous=True)
+        assert "Research Report: python (snake)" in str(found)
+        handle = await client.start_tool("simulate-research-query", {"topic": "bees"})
+        assert handle.id in [task.task_id for task in await client.tasks.list()]
+        await handle.cancel()
+        with pytest.raises(TaskCancelled):
+            await handle.result()
+
+
+@pytest.mark.parametrize("transport", ["stdio", "http:/mcp"])
+async def test_a_task_of_fastmcp_is_cancelled(transport: str) -> None:
+    server = server_of("fastmcp with tasks")
+    if transport == "stdio":
+        await use_tasks_of_fastmcp(CommandTarget(server.stdio, marked()))
+        return
+    with listening(transport, server.urls[transport]) as url:
+        await use_tasks_of_fastmcp(UrlTarget(url))
+
+
+async def use_tasks_of_fastmcp(target: CommandTarget | UrlTarget) -> None:
+    async with Client(target) as client:
+        handle = await client.start_tool("forever")
+        assert (await handle.status()).status == "working"
+        assert (await client.tasks.list())[0].task_id == handle.id
+        await handle.cancel()
+        with pytest.raises(TaskCancelled):
+            await client.resume_task(handle.id).result()
+        with pytest.raises(RemoteError, match="not found"):
+            await client.tasks.get("another")
 
 
 @pytest.mark.parametrize("transport", ["stdio", "http:/mcp"])
