@@ -17,5 +17,8 @@ MAX_THREADS = 96
 # How many seconds a call waits for a free thread.
 THREAD_TIMEOUT = 30.0
 
+# After how many seconds without progress a call gets a heartbeat.
+HEARTBEAT = 15.0
+
 # How many seconds an HTTP session may be idle.
 SESSION_TIMEOUT = 1800.0

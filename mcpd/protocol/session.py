@@ -43,6 +43,7 @@ from mcpd.errors import (
     UnsupportedVersion,
 )
 from mcpd.protocol.types.base import InitializeParams, Params, RequestMeta
+from mcpd.protocol.types.base import LOG_LEVELS, META, NO_JSON, InitializeParams, Params, ProgressParams, RequestMeta
 from mcpd.protocol.versions.table import NO_EXTENSIONS, Version, Vocabulary
 from .budget import CALL, OVER, SMALL, Charge, ChargedTexts, client_of, weigh
 from .defaults import MAX_FRAME_BYTES
@@ -111,6 +112,11 @@ class Call(RequestInFlight, eq=False):
     params: Any
     meta: RequestMeta | None
     last_progress: float | None = None
+    # The last progress notification of the handler, and when one was sent, as `perf_counter` counts.
+    report: ProgressParams | None = None
+    reported: float = 0.0
+    # The value of the last heartbeat; later values are larger.
+    beat: float | None = None
     # Bytes of notifications sent for this call since the last iteration of the event loop; never 0 after the first.
     bytes_sent: int = 0
     # The call's share of the memory budget; None for most calls, which are small.

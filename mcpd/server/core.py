@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from mcpd.errors import RegistrationError
 from mcpd.protocol.envelope import result_meta
+from mcpd.protocol.defaults import HEARTBEAT
 from mcpd.protocol.session import MAX_FRAME_BYTES, Opening, Session
 from mcpd.protocol.types.base import Icon
 from mcpd.protocol.versions.table import Vocabulary, is_known_method
@@ -84,6 +85,7 @@ class ServerCore:
         )
         self.authenticate = one_authenticator(auth, authenticate)
         self.authenticate_timeout, self.max_in_flight = authenticate_timeout, max_in_flight
+        self.heartbeat = HEARTBEAT
         self._max_frame_bytes = MAX_FRAME_BYTES
         self.catalog = Catalog(self.identity, instructions, page_size)
         self.catalog.shows_errors = show_errors
@@ -189,7 +191,9 @@ class ServerCore:
             opening=opening,
             hooks=hooks,
         )
-        connection = ServerConnection(session, self.handlers, channel, self._codec_getter, self._listeners, to_builtins)
+        connection = ServerConnection(
+            session, self.handlers, channel, self._codec_getter, self._listeners, to_builtins, self.heartbeat
+        )
         if opening.subscribes:
             self._connections.add(connection)
             if hooks:

@@ -35,6 +35,7 @@ class RunOptions(BuiltInServeOptions, total=False):
     allowed_origins: tuple[str, ...]
     socket_mode: str
     grace: float
+    heartbeat: float
     max_frame_bytes: int | None
     max_memory: int | None
     max_threads: int

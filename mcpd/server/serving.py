@@ -25,7 +25,7 @@ from mcpd.protocol.session import Opening
 from mcpd.server.extensions.base import Extension
 from .dispatcher import ServerConnection
 from .settings import Settings
-from .shutdown import ENDING_SECONDS, HURRY_SECONDS, ExitDeadline, StdinWatchdog, Stop, end_if_hung
+from .shutdown import ENDING_SECONDS, HURRY_SECONDS, ExitDeadline, LoopWatch, StdinWatchdog, Stop, end_if_hung
 
 if TYPE_CHECKING:
     from mcpd.protocol.channel import Channel, Ending, Listener, Receiver, Watcher
@@ -125,6 +125,7 @@ async def serve(server: ServerCore, settings: Settings, exit_deadline: ExitDeadl
     stop = Stop(asyncio.get_running_loop(), settings.grace, exit_deadline)
     clients = _Clients(server, stop)
     stdin_watchdog: StdinWatchdog | None = None
+    loop_watch = None if exit_deadline is None else LoopWatch()
     lifespan = server.lifespan
 
     _apply(server, settings)
@@ -172,6 +173,8 @@ async def serve(server: ServerCore, settings: Settings, exit_deadline: ExitDeadl
             await _close(lifespan, stop, settings.grace)
         if stdin_watchdog is not None:
             stdin_watchdog.stop()
+        if loop_watch is not None:
+            loop_watch.stop()
         stop.restore()
 
 
@@ -212,6 +215,7 @@ def _apply(server: ServerCore, settings: Settings) -> None:
         from mcpd.server.extensions.serving import configure
 
         configure(server.extensions, settings.extensions)
+    server.heartbeat = settings.heartbeat
     if settings.max_memory is not None:
         BUDGET.most = settings.max_memory
     if settings.max_frame_bytes is not None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, get_type_hints
 
 from msgspec import Struct
 
-from mcpd.protocol.defaults import MAX_FRAME_BYTES, MAX_THREADS, SESSION_TIMEOUT, THREAD_TIMEOUT
+from mcpd.protocol.defaults import HEARTBEAT, MAX_FRAME_BYTES, MAX_THREADS, SESSION_TIMEOUT, THREAD_TIMEOUT
 
 if TYPE_CHECKING:
     from socket import socket
@@ -150,6 +150,17 @@ class Settings(Struct, kw_only=True):
             "SECONDS",
         ),
     ] = 5.0
+    heartbeat: Annotated[
+        float,
+        Option(
+            "--heartbeat",
+            "Limits",
+            "Send progress for calls that report none for this many seconds, so that clients keep waiting; 0 for "
+            "never.",
+            "SECONDS",
+        ),
+    ] = HEARTBEAT
+    """Only clients that request progress receive heartbeats."""
     max_frame_bytes: int | None = None
     """The largest message that is accepted over any transport; None for the transport's own limit, normally 64 MiB."""
     max_memory: Annotated[

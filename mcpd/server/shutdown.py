@@ -1,5 +1,7 @@
 """Stops a server on signals, and ends the process even if a tool hangs in a thread or blocks the loop (decision D11).
 
+`LoopWatch` logs a function that blocks the loop, before anybody stops the server.
+
 Only for processes that mcpd owns: `mcpd serve`, and programs that call `Server.run`.
 """
 
@@ -10,13 +12,16 @@ import asyncio
 import logging
 import os
 import select
+import selectors
 import signal
 import sys
 import threading
 import time
 from collections.abc import Callable, Collection
+from types import FrameType
 from typing import Any
 
+import mcpd
 from mcpd.protocol.printable import printable
 
 log = logging.getLogger("mcpd")
@@ -43,6 +48,15 @@ _LONGEST_ALARM = 1e8
 
 # Interval of the checks whether the event loop still runs, after the end of the input.
 _LOOK_SECONDS = 0.25
+
+
+BLOCKED_SECONDS = 5.0
+"""After so many seconds the log has the function that blocks the event loop."""
+
+_WATCH_SECONDS = 1.0
+
+# The packages that call the functions of authors.
+_CALLERS = tuple(os.path.dirname(file) + os.sep for file in (mcpd.__file__, asyncio.__file__))
 
 
 class ExitDeadline:
@@ -128,6 +142,60 @@ class StdinWatchdog:
             if not turned.wait(self._seconds) and not self._is_over.is_set():
                 self._exit_deadline.arm(0)
                 return
+
+
+class LoopWatch:
+    """Logs the function that blocks the event loop, from a thread. Must be made on the loop's thread.
+
+    While the loop waits for events, which is most of the time, only the thread wakes up.
+    """
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._ident = threading.get_ident()
+        self._is_over = threading.Event()
+        _thread.start_new_thread(self._watch, ())
+
+    def stop(self) -> None:
+        """End the thread soon: serving has ended."""
+        self._is_over.set()
+
+    def _watch(self) -> None:
+        while not self._is_over.wait(_WATCH_SECONDS):
+            if _is_waiting(sys._current_frames().get(self._ident)):
+                continue
+            turned = threading.Event()
+            try:
+                self._loop.call_soon_threadsafe(turned.set)
+            except RuntimeError:  # the loop is closed
+                return
+            if not turned.wait(BLOCKED_SECONDS) and not self._is_over.is_set():
+                log.error(
+                    "The event loop has been blocked for %g s by %s, and no other call is answered meanwhile. Use def "
+                    "instead of async def, or await code that does not block.",
+                    BLOCKED_SECONDS, printable(_blocking(sys._current_frames().get(self._ident))),
+                )  # fmt: skip
+                while not turned.wait(_WATCH_SECONDS) and not self._is_over.is_set():
+                    pass
+
+
+def _is_waiting(frame: FrameType | None) -> bool:
+    # Return whether the thread of an event loop waits for events, at the end of its frames.
+    if frame is None or frame.f_code.co_filename == asyncio.runners.__file__:  # uvloop has no frames of its own
+        return True
+    caller = frame.f_back
+    is_in_select = frame.f_code.co_filename == selectors.__file__
+    return is_in_select and caller is not None and caller.f_code.co_filename == asyncio.base_events.__file__
+
+
+def _blocking(frame: FrameType | None) -> str:
+    # Describe the function that mcpd or asyncio has called, and its current line.
+    found = frame
+    while frame is not None and not frame.f_code.co_filename.startswith(_CALLERS):
+        found, frame = frame, frame.f_back
+    if found is None:
+        return "an unknown function"
+    return f"{found.f_code.co_qualname} ({os.path.basename(found.f_code.co_filename)}, line {found.f_lineno})"
 
 
 def take_once(number: int) -> None:

@@ -84,8 +84,8 @@ def reporting(child: Child) -> Iterator[dict[str, Any]]:
 
 @pytest.fixture
 def reporting_over_http(child: Child) -> Iterator[dict[str, Any]]:
-    """The same over HTTP."""
-    with _listening(child, "--http", str(HERE / "reporting.py")) as target:
+    """The same over HTTP, with a heartbeat five times a second."""
+    with _listening(child, "--http", "--heartbeat", "0.2", str(HERE / "reporting.py")) as target:
         yield target
 
 

@@ -88,6 +88,7 @@ export async function steps(client, scenario) {
     if (step.progress) {
       options.onprogress = p => told.progress.push([p.progress, p.total ?? null, p.message ?? null]);
     }
+    if (step.patient) options.resetTimeoutOnProgress = true;
     try {
       told.result = await call(client, step, options);
     } catch (error) {

@@ -8,8 +8,9 @@ A scenario, as JSON; `scenario.mjs` is the same for the TypeScript clients:
     answers   {method: result} for what the server asks of the client; offering an answer declares the capability.
               A list of results gives one after the other
     steps     [{"method", "params", "progress": true, "timeout": seconds}], in this order, all with the client's
-              own typed calls. `params._meta` of tools/call goes along. In a step subscriptions/listen `params` are
-              the filter: it opens a subscription, takes the `steps` inside it, waits for so many `events`, closes it
+              own typed calls. With `patient` each progress lets the timeout begin anew (TypeScript only).
+              `params._meta` of tools/call goes along. In a step subscriptions/listen `params` are the filter: it
+              opens a subscription, takes the `steps` inside it, waits for so many `events`, closes it
 
 The report: client, protocol, server, capabilities, instructions; for each step the result as it came over
 the wire, or the error; what the client was asked, and the notifications it heard.

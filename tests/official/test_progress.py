@@ -52,3 +52,37 @@ def test_over_websocket(run: Any, reporting: dict[str, Any]) -> None:
 @pytest.mark.parametrize(("client", "era"), [("sdk", "legacy"), ("client", "legacy"), ("client", "pin")])
 def test_over_http(run: Any, reporting_over_http: dict[str, Any], client: str, era: str) -> None:
     check(run(client, reporting_over_http, era=era, steps=steps()))
+
+
+# A tool that is silent for longer than the client's timeout, and how the call ends.
+SILENT = [
+    {
+        "method": "tools/call",
+        "params": {"name": name, "arguments": {"seconds": 4}},
+        "progress": True,
+        "patient": is_patient,
+        "timeout": 2,
+    }
+    for name, is_patient in (("silent", True), ("silent_plainly", True), ("silent", False))
+]
+
+
+def check_patience(report: dict[str, Any]) -> None:
+    *patient, impatient = report["steps"]
+    assert [step["result"]["content"][0]["text"] for step in patient] == ["done", "done"]
+    for step in patient:
+        values = [value for value, _, _ in step["progress"]]
+        assert values == sorted(set(values))
+        assert len(values) > 3
+        assert step["progress"][-1][1:] in ([None, "still running (3 s)"], [None, "still running (4 s)"])
+    assert "timed out" in impatient["error"]["message"].lower()
+
+
+@pytest.mark.parametrize(("client", "era"), [("sdk", "legacy"), ("client", "legacy"), ("client", "pin")])
+def test_heartbeats_outlast_a_client_that_waits_for_progress(
+    run: Any, child: Child, reporting_over_http: dict[str, Any], client: str, era: str
+) -> None:
+    """PROC-17: `resetTimeoutOnProgress` of the TypeScript clients; without it they end the call."""
+    over_stdio = {"command": child.mcpd("serve", "--stdio", "--heartbeat", "0.2", SERVER)}
+    for target in (over_stdio, reporting_over_http):
+        check_patience(run(client, target, era=era, steps=SILENT))

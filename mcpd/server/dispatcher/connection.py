@@ -47,6 +47,7 @@ from mcpd.protocol.jsonrpc import (
 )
 from mcpd.protocol.printable import printable
 from mcpd.protocol.session import Call, Session
+from mcpd.protocol.types.base import ProgressParams
 from mcpd.server.context.exchange import Exchange, Handler
 from mcpd.server.context.peer import InputRequired, questions_of
 from .tasks import EagerTaskRunner, Resumption
@@ -55,6 +56,7 @@ if TYPE_CHECKING:
     from mcpd.protocol.channel import Channel
     from mcpd.protocol.types.interaction import ListenResult, SubscriptionFilter
     from mcpd.server.context.request_state import RequestStateCodec
+    from .heartbeats import Heartbeats
     from .outgoing import OutgoingRequests
     from .subscriptions import Subscriptions
 
@@ -73,12 +75,12 @@ class ServerConnection:
     """One channel, its session, and the calls that run for it. Create it on the event loop's thread.
 
     It is the `peer` of every exchange. `listeners` handle the client's notifications by method, except for those of the
-    protocol itself. `to_builtins` converts log data to JSON values.
+    protocol itself. `to_builtins` converts log data to JSON values, `heartbeat` is `Settings.heartbeat`.
     """
 
     __slots__ = ("_batches", "_ended", "_frame_hooks", "_get_state_codec", "_is_ending", "_on_closed", "_outgoing",
-                 "_runner", "_running", "_subscriptions", "_tasks", "channel", "handlers", "listeners", "loop",
-                 "session", "to_builtins")  # fmt: skip
+                 "_runner", "_running", "_subscriptions", "_tasks", "channel", "handlers", "heartbeat", "heartbeats",
+                 "listeners", "loop", "session", "to_builtins", "__weakref__")  # fmt: skip
 
     def __init__(
         self,
@@ -88,6 +90,7 @@ class ServerConnection:
         get_state_codec: Callable[[], RequestStateCodec] | None = None,
         listeners: Mapping[str, NotificationListener] = _NO_LISTENERS,
         to_builtins: Callable[[Any], Any] = to_builtins,
+        heartbeat: float = 0,
     ) -> None:
         self.session = session
         self.handlers = handlers
@@ -95,6 +98,10 @@ class ServerConnection:
         self.loop = asyncio.get_running_loop()
         self.listeners = listeners
         self.to_builtins = to_builtins
+        # The seconds without progress after which a call gets a heartbeat; 0 for none.
+        self.heartbeat = heartbeat
+        # What sends heartbeats; None unless a call with a token waits.
+        self.heartbeats: Heartbeats | None = None
         self._get_state_codec = get_state_codec
         self._frame_hooks = [hooks for hooks in session.hooks if hooks.observes_frames] if session.hooks else ()
         self._is_ending = False
@@ -255,6 +262,8 @@ class ServerConnection:
             self._respond(call, response)  # type: ignore[arg-type]
         elif (task := (self._runner or self._make_runner()).start(response)) is not None:
             self._running[call] = task  # type: ignore[index]  # created together with the runner
+            if self.heartbeats is None and call.meta is not None and call.meta.progress_token is not None:
+                self._start_heartbeats()
 
     def _charge(self, size: int) -> Charge | None:
         # Charge the size of a message to the memory budget; None if the budget is used up.
@@ -278,6 +287,12 @@ class ServerConnection:
             self._tasks, self._running = set(), {}
         return self._tasks, self._running
 
+    def _start_heartbeats(self) -> None:
+        if self.heartbeat:
+            from .heartbeats import Heartbeats  # few calls that wait have a token
+
+            self.heartbeats = Heartbeats(self, self.heartbeat)
+
     async def answer(self, call: Call, on_wait: Callable[[], None] | None = None) -> bytes | None:
         """Run an open call inside the calling task, and return its response; None if the client has cancelled it.
 
@@ -300,6 +315,8 @@ class ServerConnection:
         tasks, running = self._make_tables()
         running[call] = task
         tasks.add(task)
+        if self.heartbeats is None and call.meta is not None and call.meta.progress_token is not None:
+            self._start_heartbeats()
         if on_wait is not None:
             on_wait()
             on_wait = None  # the call may last for hours
@@ -526,6 +543,13 @@ class ServerConnection:
 
         The coroutine waits while the client does not read, and lets other calls run if one call sends much.
         """
+        is_progress = params.__class__ is ProgressParams and related_request is not None
+        if is_progress and (beat := related_request.beat) is not None and params.progress <= beat:
+            # A heartbeat is a little larger than the last value of the tool, perhaps larger than the new one too.
+            from .heartbeats import next_value
+
+            params.progress = related_request.beat = next_value(beat)
+
         frame = self.session.notify(method, params, related_request)
         if frame is None:
             return None
@@ -537,6 +561,8 @@ class ServerConnection:
         if related_request is None:
             return self._pause(None)
 
+        if is_progress:
+            related_request.report, related_request.reported = params, perf_counter()
         related_request.bytes_sent += len(frame)
         needs_pause = related_request.bytes_sent > _YIELD_BYTES or self.channel.is_congested
         return self._pause(related_request) if needs_pause else None
