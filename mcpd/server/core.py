@@ -85,8 +85,7 @@ class ServerCore:
         )
         self.authenticate = one_authenticator(auth, authenticate)
         self.authenticate_timeout, self.max_in_flight = authenticate_timeout, max_in_flight
-        self.heartbeat = HEARTBEAT
-        self._max_frame_bytes = MAX_FRAME_BYTES
+        self.heartbeat, self._max_frame_bytes = HEARTBEAT, MAX_FRAME_BYTES
         self.catalog = Catalog(self.identity, instructions, page_size)
         self.catalog.shows_errors = show_errors
         self.catalog.tool_timeout = checked_seconds(tool_timeout, f"server {name!r}, tool_timeout")

@@ -543,13 +543,10 @@ class ServerConnection:
 
         The coroutine waits while the client does not read, and lets other calls run if one call sends much.
         """
-        is_progress = params.__class__ is ProgressParams and related_request is not None
-        if is_progress and (beat := related_request.beat) is not None and params.progress <= beat:
-            # A heartbeat is a little larger than the last value of the tool, perhaps larger than the new one too.
-            from .heartbeats import next_value
+        if related_request is not None and related_request.beat is not None and params.__class__ is ProgressParams:
+            from .heartbeats import rise
 
-            params.progress = related_request.beat = next_value(beat)
-
+            rise(params, related_request)
         frame = self.session.notify(method, params, related_request)
         if frame is None:
             return None
@@ -561,7 +558,7 @@ class ServerConnection:
         if related_request is None:
             return self._pause(None)
 
-        if is_progress:
+        if params.__class__ is ProgressParams:
             related_request.report, related_request.reported = params, perf_counter()
         related_request.bytes_sent += len(frame)
         needs_pause = related_request.bytes_sent > _YIELD_BYTES or self.channel.is_congested

@@ -10,13 +10,13 @@ from __future__ import annotations
 import weakref
 from math import inf, nextafter
 from time import perf_counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from mcpd.protocol.types.base import ProgressParams
+from mcpd.server.context.peer import Peer
 
 if TYPE_CHECKING:
-    from mcpd.protocol.session import Call
-    from .connection import ServerConnection
+    from mcpd.protocol.session import Call, Session
 
 # The value of a heartbeat before the first real value. Smaller positive numbers exist, but some JSON libraries reject
 # the smallest ones.
@@ -24,6 +24,13 @@ _LEAST = 1e-9
 
 # A subscription lasts for hours by design, and its stream has no notifications but those that the client chose.
 _SUBSCRIPTIONS = "subscriptions/listen"
+
+
+class Connection(Peer, Protocol):
+    """The connection whose calls get heartbeats. `heartbeats` is None when no call needs them."""
+
+    session: Session
+    heartbeats: Heartbeats | None
 
 
 class Heartbeats:
@@ -34,7 +41,7 @@ class Heartbeats:
 
     __slots__ = ("_connection", "_interval")
 
-    def __init__(self, connection: ServerConnection, interval: float) -> None:
+    def __init__(self, connection: Connection, interval: float) -> None:
         self._connection = weakref.ref(connection)
         self._interval = interval
         connection.loop.call_later(interval, self._tick)
@@ -60,7 +67,7 @@ class Heartbeats:
         else:
             connection.loop.call_later(nearest, self._tick)
 
-    def _beat(self, connection: ServerConnection, call: Call, now: float) -> None:
+    def _beat(self, connection: Connection, call: Call, now: float) -> None:
         call.reported = now
         last = call.report
         real = 0.0 if last is None else float(last.progress)
@@ -68,11 +75,11 @@ class Heartbeats:
         if value == inf or connection.channel.is_congested:
             return  # a client that is behind with reading has enough to read
 
-        message = last and last.message
+        total, message = (None, None) if last is None else (last.total, last.message)
         params = ProgressParams(
             progress_token=call.meta.progress_token,  # type: ignore[union-attr, arg-type]  # has_token
             progress=value,
-            total=last and last.total,
+            total=total,
             message=message or f"still running ({now - call.began:.0f} s)",
         )
         pause = connection.say("notifications/progress", params, call)
@@ -84,6 +91,12 @@ class Heartbeats:
 def has_token(call: Call) -> bool:
     """Return whether the client wants progress of this call."""
     return call.meta is not None and call.meta.progress_token is not None and call.method != _SUBSCRIPTIONS
+
+
+def rise(params: ProgressParams, call: Call) -> None:
+    """Make a value larger than that of the last heartbeat, which is a little larger than the value before it."""
+    if call.beat is not None and params.progress <= call.beat:
+        params.progress = call.beat = next_value(call.beat)
 
 
 def next_value(value: float) -> float:
