@@ -42,8 +42,7 @@ from mcpd.errors import (
     ResultTooLarge,
     UnsupportedVersion,
 )
-from mcpd.protocol.types.base import InitializeParams, Params, RequestMeta
-from mcpd.protocol.types.base import LOG_LEVELS, META, NO_JSON, InitializeParams, Params, ProgressParams, RequestMeta
+from mcpd.protocol.types.base import InitializeParams, Params, ProgressParams, RequestMeta
 from mcpd.protocol.versions.table import NO_EXTENSIONS, Version, Vocabulary
 from .budget import CALL, OVER, SMALL, Charge, ChargedTexts, client_of, weigh
 from .defaults import MAX_FRAME_BYTES

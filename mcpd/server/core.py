@@ -12,8 +12,8 @@ from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Any, Unpack
 
 from mcpd.errors import RegistrationError
-from mcpd.protocol.envelope import result_meta
 from mcpd.protocol.defaults import HEARTBEAT
+from mcpd.protocol.envelope import result_meta
 from mcpd.protocol.session import MAX_FRAME_BYTES, Opening, Session
 from mcpd.protocol.types.base import Icon
 from mcpd.protocol.versions.table import Vocabulary, is_known_method
