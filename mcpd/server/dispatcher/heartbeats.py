@@ -82,7 +82,7 @@ class Heartbeats:
             total=total,
             message=message or f"still running ({now - call.began:.0f} s)",
         )
-        pause = connection.say("notifications/progress", params, call)
+        pause = connection.notify_nowait("notifications/progress", params, call)
         if pause is not None:
             pause.close()
         call.report, call.beat = last, value
