@@ -267,6 +267,10 @@ MOST_WAITING_BYTES = 1024 * 1024
 LAST_SECONDS = 0.5
 
 
+# The arguments of `configure`, for processes that do the same.
+configured: tuple[str, str | None, str] | None = None
+
+
 def configure(level: str, target: str | None = None, log_format: str = "text") -> None:
     """Send the log of this process to stderr, together with output that Python prints to stderr.
 
@@ -275,6 +279,8 @@ def configure(level: str, target: str | None = None, log_format: str = "text") -
     `log_format` "json", every line is a JSON object, printed output included. Does nothing if the root logger has a
     handler already.
     """
+    global configured
+    configured = level, target, log_format
     root = logging.getLogger()
     stream = sys.stderr
     if root.handlers or stream is None:

@@ -22,6 +22,8 @@ from mcpd.errors import ConfigurationError
 from mcpd.protocol.defaults import DEMO
 from mcpd.protocol.printable import printable
 from mcpd.server import Server
+from mcpd.server.functions import Source, source
+from . import log
 from .loading import ImportWatch, Loading, guarded, is_server
 
 if TYPE_CHECKING:
@@ -98,6 +100,23 @@ def load(
     """
     _check_state_key()
     found = target if isinstance(target, Found) else find(target)
+    how = {"is_compatible": loaded_by is not None, "left_out": dict(left_out or {}), "log_settings": log.configured}
+    again = Source("mcpd.cli.target:load_again", {"target": found.name, "arguments": list(arguments), **how})
+    before = source.set(again)
+    try:
+        return _load(found, loaded_by, arguments, watched, is_growing, left_out)
+    finally:
+        source.reset(before)
+
+
+def _load(
+    found: Found,
+    loaded_by: LoadedBy | None,
+    arguments: Sequence[str],
+    watched: list[Watcher] | None,
+    is_growing: bool,
+    left_out: Mapping[str, str] | None,
+) -> Server | None:
     target, place = found.name, found.place
     if place is not None:
         from mcpd.sources.folder import Folder
@@ -115,7 +134,8 @@ def load(
         sys.argv = [split(target)[0], *arguments]
         server = _find(target, Loading(watch, loaded_by))
     if server is not None and watched is not None:
-        watched.append(lambda options, began: _watched_target(target, server, options, began))
+        loaded = source.get()
+        watched.append(lambda options, began: _watched_target(target, server, loaded, options, began))
         if is_growing:
             for kind in ("tools", "resources", "prompts"):
                 server.catalog.offer(kind)
@@ -138,6 +158,20 @@ def load_caught(
     return server, catcher.has_served
 
 
+def load_again(
+    target: str | None,
+    arguments: Sequence[str],
+    *,
+    is_compatible: bool,
+    left_out: Mapping[str, str],
+    log_settings: Sequence[Any] | None,
+) -> None:
+    """Load a target in another process, for tools that run there. Raises ConfigurationError."""
+    if log_settings is not None:
+        log.configure(*log_settings)
+    load_caught(find(target), arguments, is_compatible=is_compatible, left_out=left_out)
+
+
 def _check_state_key() -> None:
     # Check MCPD_STATE_KEY, so that no file of the user is blamed for it. Raises ConfigurationError.
     from mcpd.protocol.state_keys import keys_of_process
@@ -156,10 +190,12 @@ def _watched_folder(folder: Folder) -> Watched:
     return WatchedFolder(folder)
 
 
-def _watched_target(target: str, server: Server, options: Options, began: int) -> Watched:
+def _watched_target(target: str, server: Server, loaded: Source | None, options: Options, began: int) -> Watched:
     from .reloading import ReloadedTarget
 
     def load() -> Server | None:
+        if loaded is not None:
+            source.set(Source(loaded.loader, loaded.arguments))
         return _find(target, Loading(ImportWatch(None), None))
 
     return ReloadedTarget(split(target)[0], server, load, options, began)

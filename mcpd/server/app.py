@@ -81,6 +81,9 @@ class Server(ServerCore, BuiltInMethods):
         scopes that a caller's token needs. With `hide` callers without them do not see the tool either. With
         `anonymous` callers need no token. With `structured_output=False` the result is text only.
         After `timeout` seconds the caller receives an error; the default is the server's `tool_timeout`.
+        With `process` the function runs in a process of its own, which is ended when the call is cancelled or takes too
+        long; a crash there is an error of the call. `memory` is its limit, such as "1G"; with `calls=1` each call has a
+        new process; `process_start` is "fork" or "spawn". The function must be registered while its module is imported.
         `extensions` has the options of other extensions, by their id.
         With `input_schema`, a JSON Schema, the function takes one dict of arguments that fit the schema;
         `output_schema` describes what it returns. Both need jsonschema-rs: pip install "mcpd-server[schema]".

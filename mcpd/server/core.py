@@ -106,7 +106,7 @@ class ServerCore:
         if lifespan is not None:
             from .lifespan import Lifespan
 
-            self.lifespan = own = Lifespan(lifespan, self)
+            self.catalog.lifespan = self.lifespan = own = Lifespan(lifespan, self)
             self.handlers.wrap(lambda _, handler: own.guard(handler))
         self.protect(self.authenticate)
         self.catalog.on_change = self._connections.changed

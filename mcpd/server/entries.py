@@ -37,6 +37,7 @@ from .metadata import checked, checked_seconds, hints_of, icons_of, meta_of, off
 
 if TYPE_CHECKING:
     from mcpd.server.functions.json_schema import SchemaCallee
+    from mcpd.server.processes.callee import ProcessCallee
     from mcpd.server.registry.caching import CacheHint
     from mcpd.server.registry.options import DescribedPrompt, DescribedResource
     from mcpd.server.registry.prompts import FunctionPrompt
@@ -58,6 +59,7 @@ def tool_entry(
     )
     name = _checked_name(options.get("name") or bound.name)
     where = f"tool {name!r}"
+    callee: Callee | SchemaCallee | ProcessCallee
     callee, check_output = _with_schemas(where, function, bound, options)
     described = _described(options, bound, where)
     meta = described.pop("meta")
@@ -76,6 +78,12 @@ def tool_entry(
         **described,
     )
 
+    if options.get("process"):
+        from mcpd.server.processes.callee import process_callee  # few servers have such tools
+
+        callee = process_callee(callee, name, options, catalog.lifespan, where)
+    elif wrong := next((each for each in _OF_PROCESSES if options.get(each)), ""):
+        raise RegistrationError(f"{where}, {wrong}: only a tool with process=True has this option")
     seconds = options.get("timeout")
     timeout = catalog.tool_timeout if seconds is None else checked_seconds(seconds, f"{where}, timeout")
     entry = (FunctionTool if timeout is None else TimedTool)(
@@ -94,6 +102,9 @@ def tool_entry(
     offer(catalog, entry, options, where)
     entry.timeout = timeout
     return entry
+
+
+_OF_PROCESSES = ("memory", "calls", "process_start")
 
 
 def _with_schemas(

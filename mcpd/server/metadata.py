@@ -47,10 +47,11 @@ _DESCRIBED = ("name", "title", "description", "icons", "meta", "tags", "enabled"
               "anonymous")  # fmt: skip
 # The names of the options in `registry.options`, whose classes would cost start-up time.
 OPTIONS = {
-    "tool": (*_DESCRIBED, "annotations", "input_schema", "output_schema", "structured_output", "timeout", "extensions"),
+    "tool": (*_DESCRIBED, "annotations", "input_schema", "output_schema", "structured_output", "timeout", "process",
+             "memory", "calls", "process_start", "extensions"),
     "resource": (*_DESCRIBED, "mime_type", "size", "annotations", "cache", "unsafe_paths"),
     "prompt": _DESCRIBED,
-}
+}  # fmt: skip
 
 
 def check_options(what: str, options: Mapping[str, Any], others: Iterable[str] = ()) -> None:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 from mcpd.errors import ConfigurationError, RegistrationError
 from mcpd.server import Server
 from mcpd.server.entries import tool_entry
+from mcpd.server.functions import Source, source
 from mcpd.server.metadata import check_options
 from mcpd.server.registry.entries import Problem, ToolEntry
 from mcpd.server.registry.tools import FunctionTool
@@ -50,6 +51,7 @@ class FolderCode:
         self._problems: list[Problem] = []
         # The tools of each file from its last successful import, with the package that they are in.
         self._good: dict[str, tuple[FolderPackage, list[ToolEntry]]] = {}
+        self._source = source.get()
         self.sharing = self._find_sharing(configuration.lifespan, file)
         self._kept = self._package.stamps()
 
@@ -102,6 +104,8 @@ class FolderCode:
         places: dict[str, str] = {}
         good: dict[str, tuple[FolderPackage, list[ToolEntry]]] = {}
         self._is_broken = False
+        if self._source is not None:
+            source.set(Source(self._source.loader, self._source.arguments))
         for file in files_of(self._folder, report, limit=MAX_PER_KIND, is_wanted=_is_python):
             if file.stem.startswith("_"):
                 continue

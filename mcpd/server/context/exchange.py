@@ -84,6 +84,11 @@ class Exchange(Struct, eq=False):
             self._asking = asking_for(self.call, self.peer)
         return self._asking
 
+    @property
+    def kept(self) -> dict[str, Any]:
+        """The values of `ctx.state`; {} if nothing has looked at it."""
+        return {} if self._asking is None else self._asking.kept
+
     # -- talking back ------------------------------------------------------------------------
 
     async def notify(self, method: str, params: Any) -> None:

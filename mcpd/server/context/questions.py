@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from os import urandom
 from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn, TypedDict, TypeVar, Unpack
 
-from msgspec import Raw, Struct
+from msgspec import Raw, Struct, convert
 from msgspec.json import Decoder
 
 from mcpd.errors import LocalProtocolError, ToolError
@@ -118,6 +118,21 @@ class Question(Struct):
         if isinstance(self.params, ElicitFormParams):
             content = read_form(content, self.params.requested_schema, self.form)
         return Answer("accept", content)
+
+
+def read_question(method: str, params: Any, needs: Mapping[str, Mapping[str, Any]]) -> Question:
+    """Return a question from the JSON values of its members. Its answer is a dict, whatever type its form had."""
+    if method == "elicitation/create":
+        kind: Any = ElicitUrlParams if params.get("mode") == "url" else ElicitFormParams
+        return Question(method, convert(params, kind), ElicitResult, needs)
+    kind, result = _KINDS[method]
+    return Question(method, convert(params, kind), result, needs)
+
+
+_KINDS: Mapping[str, tuple[Any, type]] = {
+    "sampling/createMessage": (CreateMessageParams, CreateMessageResult),
+    "roots/list": (ListRootsParams, ListRootsResult),
+}
 
 
 def elicit_form(message: str, form: type | Mapping[str, Any]) -> Question:

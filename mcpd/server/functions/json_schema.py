@@ -163,6 +163,7 @@ class SchemaCallee:
         self.returns = inner.returns
         self.output_type = inner.output_type
         self.arguments = inner.arguments
+        self.uses_request: bool = inner.uses_request
         self.parameters = ()
 
         self._schema = JsonSchema(schema, what)
@@ -174,6 +175,10 @@ class SchemaCallee:
         object.
         """
         return self._inner.call_values({self._parameter: self._read(raw)}, context)
+
+    def check(self, raw: bytes | Raw) -> None:
+        """Validate the arguments, as `call` does."""
+        self._read(raw)
 
     def call_strings(self, values: Mapping[str, str | None], context: Any = None) -> Any:
         """As `call`, with arguments given as strings."""

@@ -182,6 +182,16 @@ class Callee:
 
         return call
 
+    def check(self, raw: bytes | Raw) -> None:
+        """Decode the arguments. Raises ArgumentsError if they do not fit, as `call` does."""
+        try:
+            if self._extra is None:
+                self._decode(raw)
+                return
+        except MALFORMED:
+            pass
+        self._parser.from_json(raw)
+
     def call_strings(self, values: Mapping[str, str | None], context: Any = None) -> Any:
         """Call the function with strings, such as URI variables and prompt arguments, coerced to its types.
 
@@ -192,6 +202,11 @@ class Callee:
     def call_values(self, values: Values, context: Any = None) -> Any:
         """Call the function with values of its types, by parameter name."""
         return self._invoke(self.arguments(**values), {}, context)
+
+    @property
+    def uses_request(self) -> bool:
+        """Whether the function, or a dependency of it, may take the context."""
+        return self.context_name is not None or bool(self._dependencies)
 
     @property
     def parameters(self) -> tuple[str, ...]:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from mcpd.protocol.envelope import ClientIdentity
     from mcpd.server.context.context import Context
     from mcpd.server.context.exchange import Exchange
+    from mcpd.server.lifespan import Lifespan
     from mcpd.transports.authentication import Protection
     from .entries import Entries, Problem, PromptEntry, ResourceEntry, TemplateEntry, ToolEntry
     from .prompts import Completer
@@ -102,6 +103,8 @@ class Catalog:
         self.shows_errors = False
         # The default time limit of tools in seconds.
         self.tool_timeout: float | None = None
+        # The server's lifespan, for tools in other processes.
+        self.lifespan: Lifespan | None = None
         self._conditions: list[Condition] | None = None
 
     def listings(self, kind: Kind) -> list[Listing[Any]]:

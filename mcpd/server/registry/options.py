@@ -7,7 +7,7 @@ missing option is None or empty.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from typing import Any, TypeAlias, TypedDict
+from typing import Any, Literal, TypeAlias, TypedDict
 
 from mcpd.protocol.types.base import Icon
 from mcpd.protocol.types.features import Annotations, ToolAnnotations
@@ -61,6 +61,16 @@ class DescribedTool(DescribedPrompt, total=False):
     timeout: float | None
     """The time limit of a call in seconds, not counting questions to the client. The default is the server's
     `tool_timeout`; math.inf means no limit.
+    """
+    process: bool
+    """True runs the function in a process of its own, which can be ended at any time."""
+    memory: int | str | None
+    """The most memory that the process may use, in bytes or as "512M" or "1G"."""
+    calls: int
+    """How many calls one process may run, such as 1; 0 for any number."""
+    process_start: Literal["fork", "spawn"] | None
+    """`spawn` starts each process as a new interpreter, `fork` copies one that has imported the target. The default is
+    `fork` on Linux, unless importing the target starts threads.
     """
     extensions: Mapping[str, Mapping[str, Any]]
     """The options of extensions, by the extension's id."""

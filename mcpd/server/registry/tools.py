@@ -30,6 +30,7 @@ from .entries import ActiveExtensions, Entry, ToolEntry, ToolMeta
 if TYPE_CHECKING:
     from mcpd.protocol.wire.headers import Mirror
     from mcpd.server.functions.json_schema import SchemaCallee
+    from mcpd.server.processes.callee import ProcessCallee
 
 log = logging.getLogger("mcpd")
 
@@ -50,7 +51,7 @@ class FunctionTool(Entry):
     def __init__(
         self,
         tool: Tool,
-        callee: Callee | SchemaCallee,
+        callee: Callee | SchemaCallee | ProcessCallee,
         *,
         extension_meta: Mapping[str, ToolMeta] | None = None,
         requires: str | None = None,
@@ -273,8 +274,8 @@ _left_behind: set[asyncio.Task[CallToolResult]] = set()
 class TimedTool(FunctionTool):
     """A tool whose caller receives an error after `timeout` seconds, not counting questions to the client.
 
-    A coroutine is cancelled then. A plain function continues in its thread, and its result is dropped. Dependencies
-    that a thread still uses are closed later.
+    A coroutine is cancelled then, and a process ended. A plain function continues in its thread, and its result is
+    dropped. Dependencies that a thread still uses are closed later.
     """
 
     async def run(self, arguments: Raw, exchange: Exchange) -> CallToolResult:
@@ -297,11 +298,9 @@ class TimedTool(FunctionTool):
                     raise
             return task.result()
         except TimeoutError:
-            log.warning(
-                "tool %s (request %s) exceeded its time limit of %g s",
-                self.key, printable(exchange.request_id), self.timeout,
-            )  # fmt: skip
-            return failed(f"The tool {self.key} exceeded its time limit of {self.timeout:g} s")
+            text = f"took longer than {self.timeout:g} s"
+            log.warning("tool %s (request %s) %s", self.key, printable(exchange.request_id), text)
+            return failed(f"The tool {self.key} {text}")
 
 
 def _forget(task: asyncio.Task[CallToolResult]) -> None:

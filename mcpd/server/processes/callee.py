@@ -1,0 +1,392 @@
+"""What a tool calls instead of its function: checks the arguments here, and has a worker call the function.
+
+Everything around the function stays in this process: middleware, visibility, the time limit, the check of the result,
+metrics and traces. What the function does with its context is relayed: a message is sent, and a question asked, by the
+real request.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import sys
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, cast
+
+from msgspec import UNSET, Raw, Struct, UnsetType, field, structs
+from msgspec.json import Decoder, decode
+
+from mcpd.errors import RegistrationError, ToolError
+from mcpd.protocol.jsonrpc import as_json, encode
+from mcpd.protocol.printable import printable
+from mcpd.protocol.types.base import NO_JSON, LogMessageParams, ProgressParams
+from mcpd.protocol.types.features import CallToolResult
+from mcpd.server.context.context import Context
+from mcpd.server.context.exchange import Exchange
+from mcpd.server.context.peer import InputRequired
+from mcpd.server.context.questions import Question, read_question
+from mcpd.server.functions import Source, source
+from mcpd.server.functions.annotations import plain_function
+from mcpd.server.functions.results import is_block_list, to_builtins
+from mcpd.server.registry.content import is_content, tool_result
+from mcpd.server.settings import parse_size
+from mcpd.transports.child import HAS_GROUPS
+from .messages import Ask, Done, Reply, RequestData, Run, Say, UserData, error_data, error_of
+from .pool import Pool, Start, Worker, pool_of
+
+if TYPE_CHECKING:
+    from mcpd.server.functions.json_schema import SchemaCallee
+    from mcpd.server.functions.signature import Callee
+    from mcpd.server.lifespan import Lifespan
+
+log = logging.getLogger("mcpd")
+
+# The tools of the target by their keys, in a nursery; None in a server.
+registered: dict[str, ProcessCallee] | None = None
+
+_MEMORY_SECONDS = 0.25
+_END_SECONDS = 1.5
+
+
+class ProcessCallee:
+    """A function that runs in a process; used like the `Callee` that it wraps. Raises RegistrationError.
+
+    `memory` is the limit of a call in bytes. `calls` is how many calls one process may run, 0 for any
+    number.
+    """
+
+    is_async = True
+
+    def __init__(
+        self,
+        inner: Callee | SchemaCallee,
+        tool: str,
+        *,
+        start: Start | None = None,
+        memory: int | None = None,
+        calls: int = 0,
+        has_schema: bool = False,
+        is_text: bool = False,
+        lifespan: Lifespan | None = None,
+    ) -> None:
+        self._inner = inner
+        self.tool = tool
+        self.runs_in_loop = inner.is_async
+        self.memory, self.calls, self.lifespan = memory, calls, lifespan
+        self.start: Start = start or ("fork" if sys.platform == "linux" else "spawn")
+        self._has_schema: bool | None = has_schema or None
+        self._is_text = is_text
+        key, module = _key_of(inner.function, tool)
+        self.source = source.get() or _source_of(module, tool)
+        # A function that makes servers may register a tool of the same name for each.
+        self.source.counts[key] += 1
+        self.key = f"{key}:{self.source.counts[key]}"
+        if registered is not None:
+            registered[self.key] = self
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+    async def call(self, raw: Raw, exchange: Exchange) -> CallToolResult:
+        """Check the arguments, and have a worker call the function."""
+        self._inner.check(raw)
+        pool = await pool_of(self.source, self.start)
+        return await _RemoteCall(self, exchange).run(pool, raw)
+
+    # -- in a worker -------------------------------------------------------------------------
+
+    def function(self, raw: Raw, exchange: Exchange | None) -> Any:
+        """Call the function itself, in a worker."""
+        return self._inner.call(raw, exchange)
+
+    def result(self, value: Any) -> CallToolResult:
+        """Convert the function's value to a result, in a worker."""
+        if self._is_text:
+            if isinstance(value, CallToolResult):
+                return value
+            return structs.replace(tool_result(value, False), structured_content=UNSET)
+        if self._has_schema is None:
+            self._has_schema = self._inner.output_schema is not None
+        return tool_result(value, self._has_schema, is_block_list(self._inner.returns, is_content))
+
+    def prepare(self) -> None:
+        """Make what calls need, so that each worker has it from the start."""
+        with suppress(Exception):  # the call reports it
+            self._inner.check(Raw(b"{}"))
+        with suppress(Exception):
+            self.result("")
+
+
+def process_callee(
+    inner: Callee | SchemaCallee, tool: str, options: Mapping[str, Any], lifespan: Lifespan | None, where: str
+) -> ProcessCallee:
+    """Return the callee of a tool with these options. Raises RegistrationError."""
+    if not HAS_GROUPS:
+        raise RegistrationError(f"{where}: process=True needs process groups, which this system does not have")
+    start, calls, memory = options.get("process_start"), options.get("calls", 0), options.get("memory")
+    if start not in (None, "fork", "spawn"):
+        raise RegistrationError(f"{where}, process_start: expected fork or spawn, not {start!r}")
+    if isinstance(calls, bool) or not isinstance(calls, int) or calls < 0:
+        raise RegistrationError(f"{where}, calls: expected a number of calls (0: any number), not {calls!r}")
+    try:
+        most = None if memory is None else parse_size(str(memory))
+    except ValueError as error:
+        raise RegistrationError(f"{where}, memory: {error}, not {memory!r}") from None
+    if most and not os.path.isdir("/proc/self"):
+        raise RegistrationError(f"{where}, memory: the memory of a process is known on Linux only")
+    return ProcessCallee(
+        inner,
+        tool,
+        start=start,
+        memory=most,
+        calls=calls,
+        has_schema=options.get("output_schema") is not None,
+        is_text=options.get("structured_output") is False,
+        lifespan=lifespan,
+    )
+
+
+def _key_of(function: Any, tool: str) -> tuple[str, str]:
+    # Return what is the same for a tool in all processes that import the target, and the name of its module.
+    plain = plain_function(function)
+    code = getattr(plain, "__code__", None)
+    named = plain if hasattr(plain, "__qualname__") else type(plain)
+    place = named.__module__ if code is None else os.path.realpath(code.co_filename)
+    return f"{place}:{named.__qualname__}:{tool}", named.__module__
+
+
+def _source_of(module: str, tool: str) -> Source:
+    # Return how to load a function outside of `mcpd serve`: by its module, or as the main file of the program.
+    found = _sources.get(module)
+    if found is not None:
+        return found
+    main = sys.modules.get(module)
+    path = getattr(main, "__file__", None) or ""
+    spec = getattr(main, "__spec__", None)
+    if not path:
+        raise RegistrationError(
+            f"tool {tool!r}: process=True needs a function in a file, which other processes can import"
+        )
+    arguments = {"name": module, "path": os.path.abspath(path), "package": spec.name if spec else "", "argv": sys.argv}
+    found = _sources[module] = Source("mcpd.server.processes.nursery:import_target", arguments)
+    return found
+
+
+_sources: dict[str, Source] = {}
+
+
+# -- one call ----------------------------------------------------------------------------------
+
+
+class _RawResult(CallToolResult, kw_only=True):
+    # Its structured content stays as it was written.
+    structured_content: Raw | UnsetType = UNSET
+
+
+_read_result = Decoder(_RawResult).decode
+
+
+class _Meta(Struct):
+    meta: Raw = field(name="_meta", default=NO_JSON)
+
+
+_read_meta = Decoder(_Meta).decode
+
+
+class _RemoteCall:
+    # A call that a worker runs.
+    def __init__(self, callee: ProcessCallee, exchange: Exchange) -> None:
+        self._callee = callee
+        self._exchange = exchange
+        self._context = Context(exchange)
+        self._most = exchange.call.session.max_frame_bytes
+        # The questions to the client that end the call for this round.
+        self._needed: dict[str, Question] = {}
+        self._asks: dict[int, asyncio.Task[None]] = {}
+        self._is_too_large = False
+        self._timer: asyncio.TimerHandle | None = None
+
+    async def run(self, pool: Pool, arguments: Raw) -> CallToolResult:
+        callee = self._callee
+        try:
+            worker = await pool.acquire(callee.calls)
+        except OSError as error:
+            log.error("tool %s: no process can be started: %s", callee.tool, printable(error))
+            raise ToolError(f"The tool {callee.tool} cannot run: no process can be started") from None
+        done: Done | None = None
+        request = self._request() if callee.uses_request else None
+        if callee.memory is not None:
+            self._watch(pool, worker, callee.memory)
+        try:
+            try:
+                await worker.send(Run(callee.key, arguments, self._most, request))
+                done = await self._until_done(worker)
+            except (OSError, ValueError) as error:
+                log.debug("tool %s: the connection to its process failed: %s", callee.tool, printable(error))
+            if done is None:
+                raise ToolError(await self._why_ended(worker))
+        finally:
+            if self._timer is not None:
+                self._timer.cancel()
+            for task in self._asks.values():
+                task.cancel()
+            if done is None:
+                pool.end(worker)
+            else:
+                pool.release(worker, callee.calls)
+        if done.error is not None and done.error.kind == "NoTarget":
+            # The next call tries it again.
+            pool.forget_nursery()
+            log.error("tool %s: its process cannot import the target: %s", callee.tool, done.error.text)
+            raise ToolError(
+                f"The tool {callee.tool} cannot run: its process cannot import the target; details are in the log"
+            )
+        return self._result(done)
+
+    def _request(self) -> RequestData:
+        exchange = self._exchange
+        call, origin, user = exchange.call, exchange.origin, exchange.origin.user
+        session, client = call.session, call.session.client
+        return RequestData(
+            call.id,
+            call.version.name,
+            origin.transport,
+            meta=_read_meta(call.raw).meta if call.meta is not None else NO_JSON,
+            capabilities=Raw(encode(client.capabilities)),
+            info=NO_JSON if client.info is None else Raw(encode(client.info)),
+            log_level=None if session.is_stateless else session.log_level,
+            user=UserData(
+                user.subject,
+                user.issuer,
+                user.client,
+                list(user.scopes),
+                as_json(dict(user.claims), to_builtins),
+                user.expires,
+                user.upstream is not None,
+            )
+            if user.is_authenticated
+            else None,
+            headers=origin.headers(),
+            trace=None if call.trace is None else call.trace().headers(),
+            kept=exchange.kept,
+        )
+
+    async def _until_done(self, worker: Worker) -> Done | None:
+        while (frame := await worker.receive(self._most)) is not None:
+            if isinstance(frame, Done):
+                self._keep(frame.kept)
+                return frame
+            if isinstance(frame, Say):
+                await self._say(frame)
+            else:
+                self._asks[frame.number] = asyncio.create_task(self._reply(worker, frame))
+        return None
+
+    def _keep(self, kept: dict[str, Any] | None) -> None:
+        if kept is not None:
+            state = self._exchange.asking.kept
+            state.clear()
+            state.update(kept)
+
+    def _result(self, done: Done) -> CallToolResult:
+        if done.error is not None:
+            raise error_of(done.error, self._needed)
+        if not done.kind:
+            return CallToolResult(**structs.asdict(_read_result(done.result)))
+        module, _, name = done.kind.partition(":")
+        kind = getattr(sys.modules.get(module), name, None)
+        if not isinstance(kind, type) or not issubclass(kind, CallToolResult):
+            kind = CallToolResult
+        return decode(done.result, type=kind)
+
+    # -- how it ends -------------------------------------------------------------------------
+
+    def _watch(self, pool: Pool, worker: Worker, most: int) -> None:
+        # Look at the memory of the worker now and then.
+        self._timer = asyncio.get_running_loop().call_later(_MEMORY_SECONDS, self._watch, pool, worker, most)
+        if worker.resident_bytes() > most:
+            self._is_too_large = True
+            pool.kill(worker)
+
+    async def _why_ended(self, worker: Worker) -> str:
+        tool, limit = self._callee.tool, self._callee.memory or 0
+        status: int | None = None
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_END_SECONDS):
+                status = await asyncio.shield(worker.ended)
+        if self._is_too_large:
+            text = f"used more memory than its limit of {limit / (1 << 20):g} MiB"
+        elif status is None:
+            text = "has lost its process"
+        else:
+            code = os.waitstatus_to_exitcode(status)
+            how = f"signal {-code}" if code < 0 else f"exit code {code}"
+            text = f"crashed ({how})" if code else "ended its process"
+        log.error("tool %s (request %s) %s", tool, printable(self._exchange.request_id), text)
+        return f"The tool {tool} {text}"
+
+    # -- what the function does with its context ---------------------------------------------
+
+    async def _say(self, frame: Say) -> None:
+        context = self._context
+        match frame.what:
+            case "notifications/progress":
+                progress = decode(frame.body, type=ProgressParams)
+                await context.progress(progress.progress, progress.total, progress.message)
+            case "notifications/message":
+                message = decode(frame.body, type=LogMessageParams)
+                await context.log(cast(Any, message.level), message.data, message.logger)
+            case "notifications/elicitation/complete":
+                await context.elicitation_complete(decode(frame.body)["elicitationId"])
+            case "close_stream":
+                context.close_stream()
+            case "forget":
+                task = self._asks.get(decode(frame.body, type=int))
+                if task is not None:
+                    task.cancel()
+
+    async def _reply(self, worker: Worker, frame: Ask) -> None:
+        reply = Reply(frame.number)
+        try:
+            self._keep(frame.kept)
+            found = await self._do(frame.what, decode(frame.body))
+            reply.result = found if isinstance(found, Raw) else Raw(encode(found))
+        except asyncio.CancelledError:
+            raise
+        except BaseException as error:
+            if isinstance(error, InputRequired):
+                self._needed.update(error.questions)
+            reply.error = error_data(error)
+        del self._asks[frame.number]
+        with suppress(OSError):  # it has ended, and the call with it
+            await worker.send(reply)
+
+    async def _do(self, what: str, body: Any) -> Any:
+        exchange = self._exchange
+        match what:
+            case "ask":
+                given, timeout = body
+                questions = {key: _RawQuestion.of(each) for key, each in given.items()}
+                return await exchange.ask(questions, timeout)
+            case "can_ask":
+                return exchange.asking.can_ask(read_question(**body))
+            case "require":
+                exchange.asking.require(read_question(**body[0]), body[1])
+            case "notify":
+                return await exchange.notify(*body)
+            case "upstream_token":
+                return await self._context.upstream_token()
+        raise ToolError(f"a process cannot {what}")
+
+
+class _RawQuestion(Question):
+    # A question whose answer is checked here, and becomes a value in the worker.
+    @classmethod
+    def of(cls, data: Mapping[str, Any]) -> _RawQuestion:
+        return cls(**structs.asdict(read_question(**data)))
+
+    def read(self, raw: Raw | bytes) -> Raw:
+        super().read(raw)
+        return Raw(raw)

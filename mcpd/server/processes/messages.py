@@ -1,0 +1,173 @@
+"""What a server and its workers say to each other over a pair of sockets, and exceptions as data.
+
+A frame is four bytes with its length, then JSON. Nothing is pickled: the arguments of a call are the bytes that the
+client has sent, and the result is the bytes of a `CallToolResult`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import traceback
+from collections.abc import Mapping
+from typing import Any, TypeAlias
+
+from msgspec import Raw, Struct
+from msgspec.json import Decoder, Encoder
+
+from mcpd import errors
+from mcpd.errors import McpdError, ToolError, as_told
+from mcpd.protocol.jsonrpc import Id, as_json
+from mcpd.protocol.types.base import NO_JSON
+from mcpd.server.context.peer import InputRequired
+from mcpd.server.context.questions import Question
+from mcpd.server.functions.results import to_builtins
+from mcpd.server.registry.content import Unwritable
+
+HEAD_BYTES = 4
+# What a frame may have beside a result.
+ROOM_BYTES = 1 << 20
+
+
+class UserData(Struct, omit_defaults=True):
+    """A principal; `has_upstream` is whether `ctx.upstream_token()` may give a token."""
+
+    subject: str
+    issuer: str = ""
+    client: str = ""
+    scopes: list[str] = []
+    claims: dict[str, Any] = {}
+    expires: float | None = None
+    has_upstream: bool = False
+
+
+class RequestData(Struct, omit_defaults=True):
+    """What the context of a call shows of its request."""
+
+    id: Id
+    version: str
+    transport: str
+    meta: Raw = NO_JSON
+    capabilities: Raw = NO_JSON
+    info: Raw = NO_JSON
+    log_level: str | None = None
+    user: UserData | None = None
+    headers: dict[str, str] = {}
+    trace: dict[str, str] | None = None
+    kept: dict[str, Any] = {}
+
+
+class Run(Struct, tag="run", omit_defaults=True):
+    """Run a tool, whose result may have `most` bytes. `request` is None if nothing of the tool can look at it."""
+
+    tool: str
+    arguments: Raw
+    most: int
+    request: RequestData | None = None
+
+
+class ErrorData(Struct, omit_defaults=True):
+    """An exception: its class, text and attributes, the traceback in the worker, and the exceptions of a group."""
+
+    kind: str
+    text: str = ""
+    values: dict[str, Any] = {}
+    trace: str = ""
+    inner: list[ErrorData] | None = None
+
+
+class Reply(Struct, tag="reply", omit_defaults=True):
+    """The answer to the `Ask` with this number."""
+
+    number: int
+    result: Raw = NO_JSON
+    error: ErrorData | None = None
+
+
+class Say(Struct, tag="say"):
+    """Do this for the call; there is no answer."""
+
+    what: str
+    body: Raw
+
+
+class Ask(Struct, tag="ask", omit_defaults=True):
+    """Do this for the call, and reply. `kept` is `ctx.state` now; None if the tool has not looked at it."""
+
+    number: int
+    what: str
+    body: Raw
+    kept: dict[str, Any] | None = None
+
+
+class Done(Struct, tag="done", omit_defaults=True):
+    """The tool has ended: with a result, whose class is named if it is not `CallToolResult`, or with an exception."""
+
+    result: Raw = NO_JSON
+    kind: str = ""
+    error: ErrorData | None = None
+    kept: dict[str, Any] | None = None
+
+
+ToWorker: TypeAlias = Run | Reply
+FromWorker: TypeAlias = Say | Ask | Done
+
+read_to_worker = Decoder(ToWorker).decode
+read_from_worker = Decoder(FromWorker).decode
+_encoder = Encoder()
+
+
+def frame_of(message: ToWorker | FromWorker) -> bytearray:
+    """Encode a message. Raises what msgspec raises for values that are not JSON."""
+    frame = bytearray(HEAD_BYTES)
+    _encoder.encode_into(message, frame, HEAD_BYTES)
+    frame[:HEAD_BYTES] = (len(frame) - HEAD_BYTES).to_bytes(HEAD_BYTES, "big")
+    return frame
+
+
+# -- exceptions --------------------------------------------------------------------------------
+
+# Exceptions that end a call in a way of their own, besides those of `mcpd.errors`.
+_OWN: Mapping[str, type[BaseException]] = {
+    "InputRequired": InputRequired,
+    "CancelledError": asyncio.CancelledError,
+    "Unwritable": Unwritable,
+}
+_NONE: Mapping[str, Question] = {}
+
+
+class RemoteFailure(Exception):
+    """An exception of a tool in its process; the class of each is derived from this one and has its name there."""
+
+
+def error_data(error: BaseException) -> ErrorData:
+    """Return an exception as data. A class that is derived from one of ours becomes that one."""
+    kind, text = type(error).__name__, str(error)
+    if isinstance(error, BaseExceptionGroup):
+        return ErrorData("group", error.message, inner=[error_data(one) for one in error.exceptions])
+    trace = (
+        "" if isinstance(error, (ToolError, InputRequired)) else "".join(traceback.format_exception(*as_told(error)))
+    )
+    if not isinstance(error, McpdError):
+        own = next((name for name, each in _OWN.items() if isinstance(error, each)), None)
+        return ErrorData(own or kind, text, trace=trace)
+
+    ours = next(each for each in type(error).__mro__ if each.__module__ == errors.__name__)
+    values = {name: as_json(value, to_builtins) for name, value in vars(error).items() if name != "__notes__"}
+    return ErrorData(ours.__name__, text, values, trace)
+
+
+def error_of(data: ErrorData, needed: Mapping[str, Question] = _NONE) -> BaseException:
+    """Return the exception that `error_data` has described. One that ends a call for questions gets those `needed`."""
+    if data.inner is not None:
+        return BaseExceptionGroup(data.text, [error_of(one, needed) for one in data.inner])
+    if data.kind == "InputRequired":
+        return InputRequired(dict(needed))
+    kind: Any = _OWN.get(data.kind) or getattr(errors, data.kind, None)
+    if not isinstance(kind, type) or not issubclass(kind, McpdError | asyncio.CancelledError | Unwritable):
+        kind = type(data.kind, (RemoteFailure,), {"__module__": "builtins"})
+
+    error: BaseException = kind.__new__(kind, data.text)
+    error.__dict__.update(data.values)
+    if data.trace:
+        error.add_note(f"In the process of the tool:\n{data.trace}")
+    return error

@@ -1,0 +1,496 @@
+"""A worker: runs the calls that it receives, one at a time, and relays what their contexts do to the server.
+
+A plain function runs in the main thread, without an event loop, so that SIGTERM can end it by an exception. A coroutine
+runs in an event loop that lasts as long as the worker.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import select
+import signal
+import socket
+import sys
+import threading
+import time
+from collections.abc import Awaitable, Coroutine, Mapping
+from contextlib import suppress
+from itertools import count
+from types import CoroutineType, FrameType
+from typing import Any, NoReturn, TypeVar, cast
+
+from msgspec import Raw
+from msgspec.json import decode
+
+from mcpd.errors import ResultTooLarge, ToolError
+from mcpd.protocol.envelope import ClientIdentity, Opening
+from mcpd.protocol.jsonrpc import MALFORMED, as_json, encode, explain, replace_lone_surrogates
+from mcpd.protocol.principal import ANONYMOUS, Origin, Principal
+from mcpd.protocol.session import Call, Session
+from mcpd.protocol.types.base import Params
+from mcpd.protocol.types.features import CallToolParams, CallToolResult
+from mcpd.protocol.versions import table
+from mcpd.server.context.asking import Asking
+from mcpd.server.context.exchange import Exchange
+from mcpd.server.context.questions import Question
+from mcpd.server.functions.results import to_builtins
+from mcpd.server.functions.threads import ThreadCall
+from . import callee as callees
+from .callee import ProcessCallee
+from .messages import (
+    HEAD_BYTES,
+    Ask,
+    Done,
+    ErrorData,
+    FromWorker,
+    Reply,
+    RequestData,
+    Run,
+    Say,
+    ToWorker,
+    UserData,
+    error_data,
+    error_of,
+    frame_of,
+    read_to_worker,
+)  # fmt: skip
+
+T = TypeVar("T")
+
+_PROGRESS = "notifications/progress"
+# As many progress notifications may be sent at once, and then per second.
+_PROGRESS_RATE = 20.0
+
+
+def serve(sock: socket.socket, problem: str, *, is_tied: bool) -> NoReturn:
+    """Run calls until the server closes the socket. `problem` is why the target could not be imported.
+
+    Unless it `is_tied` to its parent, a thread ends the process when the server has ended.
+    """
+    code = 0
+    try:
+        sock.setblocking(True)
+        if not is_tied:
+            threading.Thread(target=_end_with_server, args=(sock,), name="mcpd-end", daemon=True).start()
+        Worker(sock, problem).run()
+    except (BrokenPipeError, ConnectionResetError):
+        pass  # the server has ended
+    except BaseException:
+        logging.getLogger("mcpd").exception("the process of a tool has failed")
+        code = 1
+    finally:
+        # Without `atexit`: functions that the target has registered there belong to the server.
+        with suppress(Exception):
+            logging.shutdown()
+            sys.stdout.flush()
+        os._exit(code)
+
+
+def _end_with_server(sock: socket.socket) -> None:
+    waiting = select.poll()
+    waiting.register(sock, 0)  # reports only that the other end is closed
+    waiting.poll()
+    time.sleep(1)  # an idle worker ends by itself
+    os.killpg(0, signal.SIGKILL)
+
+
+class Worker:
+    """The worker's end of the socket, and the call that runs."""
+
+    def __init__(self, sock: socket.socket, problem: str) -> None:
+        self._socket = sock
+        self._problem = problem
+        self._runner: asyncio.Runner | None = None
+        self._lifespans: list[Any] = []
+        # Whether a call runs, its task if it runs in the event loop, and whether it was cancelled.
+        self._is_running = False
+        self._is_stopped = False
+        self.task: asyncio.Task[Any] | None = None
+        self._sending = threading.RLock()
+        self._reading = threading.Lock()
+        self._numbers = count(1)
+        self._replies: dict[int, Reply] = {}
+        self._waiting: dict[int, asyncio.Future[Reply]] = {}
+        self._pause = _ProgressPause()
+        self.exchange: WorkerExchange | None = None
+
+    def run(self) -> None:
+        """Run calls until the server closes the socket."""
+        signal.signal(signal.SIGTERM, self._stop)
+        while not self._is_stopped and isinstance(message := self._read(), Run):
+            self._is_running = True
+            done = self._done(message)
+            self._is_running = False
+            self.exchange = None
+            if sys.stdout is not None:
+                sys.stdout.flush()
+            self._send(done)
+        for lifespan in self._lifespans:
+            self._run(lifespan.release(self))
+
+    def _stop(self, number: int, frame: FrameType | None) -> None:
+        # End the call by a cancellation, whose `finally` blocks run, and the process after it.
+        if not self._is_running or self._is_stopped:
+            os._exit(0)
+        exchange = self.exchange
+        if exchange is not None:
+            exchange.call.session.cancel(exchange.call.id)
+        self._is_stopped = True
+        task = self.task
+        if task is None:
+            raise asyncio.CancelledError
+        current = asyncio.current_task(task.get_loop())
+        if current is not task:
+            task.get_loop().call_soon_threadsafe(task.cancel)
+        if current is not None:
+            raise asyncio.CancelledError  # it may never get back to the event loop
+
+    # -- one call ----------------------------------------------------------------------------
+
+    def _done(self, run: Run) -> Done:
+        callee = (callees.registered or {}).get(run.tool)
+        try:
+            if self._problem or callee is None:
+                return Done(error=ErrorData("NoTarget", self._problem) if self._problem else _NOT_THERE)
+            self.exchange = exchange = None if run.request is None else WorkerExchange.of(run.request, callee, self)
+            if exchange is not None and callee.lifespan is not None:
+                exchange.lifespan = self._run(self._opened(callee.lifespan))
+
+            result = callee.result(self._value(callee, run.arguments, exchange))
+            kind = type(result)
+            name = "" if kind is CallToolResult else f"{kind.__module__}:{kind.__qualname__}"
+            data = _encoded(result)
+            if len(data) > run.most:
+                raise ToolError(str(ResultTooLarge(len(data), run.most)))
+            self._pause.flush(self)
+            return Done(Raw(data), name, kept=self._kept())
+        except BaseException as error:
+            with suppress(OSError):
+                self._pause.flush(self)
+            done = Done(error=error_data(error))
+            with suppress(TypeError, ValueError, RecursionError, OverflowError):
+                done.kept = self._kept()
+            return done
+
+    def _value(self, callee: ProcessCallee, arguments: Raw, exchange: WorkerExchange | None) -> Any:
+        value: Any
+        if callee.runs_in_loop:
+            value = self._run(self._awaited(callee, arguments, exchange))
+        else:
+            value = callee.function(arguments, exchange)
+            if value.__class__ is CoroutineType:
+                value = self._run(value)
+        return value
+
+    async def _awaited(self, callee: ProcessCallee, arguments: Raw, exchange: WorkerExchange | None) -> Any:
+        return await callee.function(arguments, exchange)
+
+    def _run(self, work: Coroutine[Any, Any, T]) -> T:
+        # Run a coroutine in the event loop, which reads the replies meanwhile.
+        if self._runner is None:
+            self._runner = asyncio.Runner()
+
+        async def run() -> T:
+            loop = asyncio.get_running_loop()
+            self.task = asyncio.current_task()
+            loop.add_reader(self._socket, self._on_readable)
+            try:
+                return await work
+            finally:
+                loop.remove_reader(self._socket)
+                self.task = None
+
+        return self._runner.run(run())
+
+    async def _opened(self, lifespan: Any) -> Any:
+        if lifespan not in self._lifespans:
+            lifespan.hold(self)
+            await lifespan.open()
+            self._lifespans.append(lifespan)
+        return lifespan.value
+
+    def _kept(self) -> dict[str, Any] | None:
+        exchange = self.exchange
+        if exchange is None or not (exchange.asking.kept or exchange.had_kept):
+            return None
+        kept = exchange.asking.kept
+        try:
+            return decode(encode(kept), type=dict[str, Any])
+        except (TypeError, ValueError, RecursionError, OverflowError) as error:
+            raise ToolError(f"ctx.state cannot be kept, because it is not JSON: {error}") from None
+
+    # -- frames ------------------------------------------------------------------------------
+
+    def _read(self) -> ToWorker | None:
+        head = self._receive(HEAD_BYTES)
+        return None if not head else read_to_worker(self._receive(int.from_bytes(head, "big")))
+
+    def _receive(self, size: int) -> bytearray:
+        # Return so many bytes; none at the end.
+        data = bytearray(size)
+        view, at = memoryview(data), 0
+        while at < size:
+            read = self._socket.recv_into(view[at:])
+            if not read:
+                return bytearray()
+            at += read
+        return data
+
+    def _send(self, message: FromWorker) -> None:
+        frame = frame_of(message)
+        with self._sending:
+            self._socket.sendall(frame)
+
+    def say(self, what: str, body: Any) -> None:
+        """Have the server do something. Raises what msgspec raises for a value that is not JSON."""
+        say = Say(what, Raw(encode(body)))
+        if what == _PROGRESS and self._pause.holds(say):
+            return
+        self._pause.flush(self)
+        self._send(say)
+
+    def flush(self, say: Say) -> None:
+        """Send what had to wait."""
+        self._send(say)
+
+    def _ask(self, what: str, body: Any) -> int:
+        self._pause.flush(self)
+        number = next(self._numbers)
+        self._send(Ask(number, what, Raw(encode(body)), self._kept()))
+        return number
+
+    def ask_now(self, what: str, body: Any) -> Raw:
+        """Have the server do something, and wait for the reply without the event loop. Raises its exception."""
+        task = self.task
+        if task is not None and threading.current_thread() is not threading.main_thread():
+            return cast(Raw, ThreadCall(self.ask(what, body), task.get_loop()).result())
+        number = self._ask(what, body)
+        while number not in self._replies:
+            with self._reading:
+                if number not in self._replies:
+                    self._take(self._read())
+        return _result_of(self._replies.pop(number))
+
+    async def ask(self, what: str, body: Any) -> Raw:
+        """The same as `ask_now`, in the event loop if there is one."""
+        if self.task is None:
+            return self.ask_now(what, body)
+        number = self._ask(what, body)
+        self._waiting[number] = waiting = asyncio.get_running_loop().create_future()
+        try:
+            return _result_of(await waiting)
+        except asyncio.CancelledError:
+            self.say("forget", number)
+            raise
+        finally:
+            del self._waiting[number]
+
+    def _on_readable(self) -> None:
+        # `ask_now` may have read it in the same iteration of the event loop.
+        if select.select([self._socket], [], [], 0)[0]:
+            self._take(self._read())
+
+    def _take(self, message: ToWorker | None) -> None:
+        if not isinstance(message, Reply):
+            os._exit(1)  # the server has ended
+        waiting = self._waiting.get(message.number)
+        if waiting is None:
+            self._replies[message.number] = message
+        elif not waiting.done():
+            waiting.set_result(message)
+
+
+_NOT_THERE = ErrorData(
+    "RegistrationError", "importing the target does not register this tool; register it at the top level of its module"
+)
+
+
+def _result_of(reply: Reply) -> Raw:
+    if reply.error is not None:
+        raise error_of(reply.error)
+    return reply.result
+
+
+def _encoded(result: CallToolResult) -> bytes:
+    try:
+        return encode(result)
+    except (UnicodeEncodeError, TypeError):  # a lone surrogate, or a subclass of str
+        return encode(replace_lone_surrogates(result))
+
+
+class _ProgressPause:
+    # Holds progress that comes too fast. The last one is sent before anything else, or when there is time again.
+    def __init__(self) -> None:
+        self._held: Say | None = None
+        self._left = _PROGRESS_RATE
+        self._at = time.monotonic()
+
+    def holds(self, say: Say) -> bool:
+        now = time.monotonic()
+        self._left = min(_PROGRESS_RATE, self._left + (now - self._at) * _PROGRESS_RATE)
+        self._at = now
+        self._held = say if self._left < 1 else None
+        if self._held is None:
+            self._left -= 1
+        return self._held is not None
+
+    def flush(self, worker: Worker) -> None:
+        held, self._held = self._held, None
+        if held is not None:
+            worker.flush(held)
+
+
+# -- the request as the tool sees it -----------------------------------------------------------
+
+
+class _NoLoop:
+    # What stands for the event loop while there is none.
+    @staticmethod
+    def call_soon_threadsafe(function: Any, *arguments: Any) -> None:
+        function(*arguments)
+
+
+class ServerPeer:
+    """The server as the `Peer` and the channel of a call in a worker."""
+
+    def __init__(self, worker: Worker, origin: Origin) -> None:
+        self.worker = worker
+        self.channel = self
+        self._origin = origin
+
+    @property
+    def loop(self) -> Any:
+        """The event loop of the worker, if the call uses it."""
+        return _NoLoop if self.worker.task is None else self.worker.task.get_loop()
+
+    def origin(self, request_id: object = None) -> Origin:
+        """How the request has arrived at the server."""
+        return self._origin
+
+    def close_stream(self, request_id: object) -> None:
+        """See `ResumableChannel`."""
+        self.worker.say("close_stream", None)
+
+    def say(self, method: str, params: Any, related_request: Call | None = None) -> None:
+        """See `Peer`."""
+        self.worker.say(method, params)
+
+    async def notify(self, method: str, params: Any, related_request: Call | None = None) -> None:
+        """See `Peer`."""
+        self.worker.say(method, params)
+
+    def as_json(self, data: Any) -> Any:
+        """See `Peer`."""
+        return as_json(data, to_builtins)
+
+
+class ServerAsking(Asking):
+    """Has the server ask the client, in the way of its version; the answers become values here."""
+
+    def __init__(self, call: Call, peer: Any, kept: dict[str, Any]) -> None:
+        super().__init__(call, peer)
+        self._worker: Worker = peer.worker
+        self.kept = kept
+
+    def can_ask(self, question: Question) -> bool:
+        """See `Asking`."""
+        return decode(self._worker.ask_now("can_ask", _as_data(question)), type=bool)
+
+    async def ask(self, questions: Mapping[str, Question], timeout: float | None) -> dict[str, Any]:
+        """See `Asking`."""
+        data = {key: _as_data(question) for key, question in questions.items()}
+        raw = await self._worker.ask("ask", [data, timeout])
+        answers = decode(raw, type=dict[str, Raw])
+        return {key: _read_answer(question, answers[key]) for key, question in questions.items()}
+
+    def require(self, question: Question, key: str | None) -> NoReturn:
+        """See `Asking`."""
+        self._worker.ask_now("require", [_as_data(question), key])
+        raise AssertionError("the server lets nothing go on after `require`")
+
+    async def _ask(self, questions: dict[str, Question], timeout: float | None) -> dict[str, Any]:
+        raise NotImplementedError
+
+    def required(self, questions: Mapping[str, Question]) -> Any:
+        """See `Asking`. The server has the questions."""
+        raise NotImplementedError
+
+    def _missing(self, question: Question) -> Exception:
+        raise NotImplementedError
+
+
+def _as_data(question: Question) -> dict[str, Any]:
+    return {"method": question.method, "params": question.params, "needs": question.needs}
+
+
+def _read_answer(question: Question, raw: Raw) -> Any:
+    try:
+        return question.read(raw)
+    except MALFORMED as error:
+        raise ToolError(f"The client's answer to {question.method} cannot be used: {explain(error)}") from None
+
+
+class WorkerExchange(Exchange, eq=False):
+    """One request in a worker."""
+
+    # Whether `ctx.state` had values at the beginning.
+    had_kept: bool = False
+
+    @classmethod
+    def of(cls, data: RequestData, callee: ProcessCallee, worker: Worker) -> WorkerExchange:
+        """Return the exchange of a call."""
+        version = table.get(data.version)
+        session = Session(opening=Opening(version=version))
+        session.client = ClientIdentity(raw_capabilities=data.capabilities, raw_info=data.info)
+        session.log_level = data.log_level
+        source = Raw(b'{"_meta":%s}' % (bytes(data.meta) or b"null"))
+        meta = decode(source, type=Params).meta
+        params = CallToolParams(name=callee.tool)
+        call = Call(data.id, "tools/call", session, source, version, params, meta)
+        if data.trace is not None:
+            from mcpd.protocol.wire.trace_context import TraceContext  # few requests are traced
+
+            trace = TraceContext(**data.trace)
+            call.trace = lambda: trace
+        session.in_flight.by_id[call.id] = call
+
+        fields = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in data.headers.items()]
+        peer = ServerPeer(worker, Origin(cast(Any, data.transport), _user(data.user, worker), fields))
+        exchange = cls(call, cast(Any, peer))
+        exchange._asking = ServerAsking(call, peer, data.kept)
+        exchange.had_kept = bool(data.kept)
+        return exchange
+
+    def do(self, work: Coroutine[Any, Any, T], *, is_question: bool = False) -> Awaitable[T]:
+        """See `Exchange`. Without an event loop nothing in `work` waits for one."""
+        if self.peer.worker.task is not None:  # type: ignore[attr-defined]
+            return super().do(work, is_question=is_question)
+        try:
+            work.send(None)
+        except StopIteration as end:
+            return end.value  # type: ignore[no-any-return]
+        raise RuntimeError("a method of the context waits for an event loop")
+
+    async def notify(self, method: str, params: Any) -> None:
+        """See `Exchange`."""
+        await self.peer.worker.ask("notify", [method, params])  # type: ignore[attr-defined]
+
+
+def _user(data: UserData | None, worker: Worker) -> Principal:
+    if data is None:
+        return ANONYMOUS
+    user = Principal(
+        data.subject,
+        issuer=data.issuer,
+        client=data.client,
+        scopes=data.scopes,
+        claims=data.claims,
+        expires=data.expires,
+    )
+
+    async def upstream() -> str:
+        return decode(await worker.ask("upstream_token", None), type=str)
+
+    return user.with_upstream(upstream) if data.has_upstream else user

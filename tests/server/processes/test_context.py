@@ -1,0 +1,143 @@
+"""What tools in processes do with their contexts: relayed to the real request, in every version (PROC-07)."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any
+
+import pytest
+from support.process_stage import wire_to
+from support.wires import CLIENT_INFO, LEGACY, MODERN, each_version
+
+from mcpd import Server
+
+pytestmark = [
+    pytest.mark.skipif(sys.platform != "linux", reason="needs fork and /proc"),
+    pytest.mark.medium,
+    # What measures lines handles SIGTERM itself.
+    pytest.mark.unmeasured,
+]
+
+ALL: dict[str, Any] = {"elicitation": {}, "sampling": {}, "roots": {"listChanged": False}}
+ANSWERS: dict[str, Any] = {
+    "elicitation/create": {"action": "accept", "content": {"value": "Ada"}},
+    "sampling/createMessage": {"role": "assistant", "content": {"type": "text", "text": "a tale"}, "model": "m"},
+    "roots/list": {"roots": [{"uri": "file:///books"}]},
+}
+ASKING = [version for version in LEGACY if version >= "2025-06-18"]  # earlier versions have no elicitation
+BOTH = pytest.mark.parametrize("suffix", ["", "_later"])
+
+
+@BOTH
+@each_version
+async def test_what_is_said_and_seen(processes: Server, version: str, suffix: str) -> None:
+    """PROC-07, and the order of what is sent."""
+    async with wire_to(processes, version) as wire:
+        meta = {"progressToken": "t", "com.example/mark": [1]}
+        if version == MODERN:
+            meta["io.modelcontextprotocol/logLevel"] = "info"
+        result = await wire.call(f"report{suffix}", meta)
+        sent = [(each["method"], each["params"]) for each in wire.heard]
+        told = [params["progress"] for method, params in sent if method == "notifications/progress"]
+        assert told == [1, 2, 3]
+        assert sent[-1][0] == "notifications/message"
+        assert sent[-1][1]["data"] == {"at": "work"}
+        seen = json.loads(result["content"][0]["text"])
+        assert seen.pop("id") >= 1000
+        assert seen == {
+            "version": version,
+            "client": CLIENT_INFO["name"],
+            "transport": "memory",
+            "meta": [1],
+            "user": "",
+            "lifespan": True,
+            "is_cancelled": False,
+        }
+
+
+@BOTH
+@pytest.mark.parametrize("version", ASKING)
+async def test_questions_are_requests(processes: Server, version: str, suffix: str) -> None:
+    """PROC-07 on a legacy session: the function waits where it stands."""
+    async with wire_to(processes, version, capabilities=ALL) as wire:
+        request = wire.ask("tools/call", {"name": f"ask{suffix}", "arguments": {}})
+        for method, answer in ANSWERS.items():
+            question = await wire.receive()
+            assert question["method"] == method
+            wire.send({"jsonrpc": "2.0", "id": question["id"], "result": answer})
+        result = (await wire.answer(request))["result"]
+        assert result["content"][0]["text"] == "Ada a tale 1 1"
+        await wire.quiet()
+
+
+@BOTH
+async def test_questions_are_rounds(processes: Server, suffix: str) -> None:
+    """PROC-07 in 2026-07-28: the function ends and runs again, in a process that is used again; its state is kept."""
+    async with wire_to(processes, MODERN, capabilities=ALL) as wire:
+        pid = await wire.text("pid")
+        params: dict[str, Any] = {"name": f"ask{suffix}", "arguments": {}}
+        for key, (method, answer) in zip(("name", "told", "roots"), ANSWERS.items(), strict=True):
+            result = await wire.result("tools/call", params)
+            assert result["resultType"] == "input_required"
+            (asked,) = result["inputRequests"].items()
+            assert (asked[0], asked[1]["method"]) == (key, method)
+            params = {**params, "requestState": result["requestState"], "inputResponses": {key: answer}}
+        result = await wire.result("tools/call", params)
+        assert result["content"][0]["text"] == "Ada a tale 1 4"
+        assert await wire.text("pid") == pid
+
+
+async def test_a_declined_question_and_an_answer_that_does_not_fit(processes: Server) -> None:
+    async with wire_to(processes, "2025-11-25", capabilities=ALL) as wire:
+        for answer, said in (
+            ({"action": "decline"}, "The user declined"),
+            ({"action": "accept", "content": {"value": 3}}, "The client's answer to elicitation/create cannot be used"),
+        ):
+            request = wire.ask("tools/call", {"name": "ask", "arguments": {}})
+            question = await wire.receive()
+            wire.send({"jsonrpc": "2.0", "id": question["id"], "result": answer})
+            result = (await wire.answer(request))["result"]
+            assert result["isError"] is True
+            assert said in result["content"][0]["text"]
+
+
+@each_version
+async def test_a_client_that_cannot_be_asked(processes: Server, version: str) -> None:
+    async with wire_to(processes, version) as wire:
+        assert await wire.text("can_ask") == "false"
+        answer = await wire.request("tools/call", {"name": "ask", "arguments": {}})
+        if version == MODERN:
+            assert answer["error"]["code"] == -32021
+            assert answer["error"]["data"]["requiredCapabilities"] == {"elicitation": {"form": {}}}
+        else:
+            assert "does not offer" in answer["result"]["content"][0]["text"]
+    async with wire_to(processes, version, capabilities={"sampling": {}}) as wire:
+        assert await wire.text("can_ask") == "true"
+
+
+@pytest.mark.parametrize("version", ["2025-11-25", MODERN])
+async def test_a_visit_ends_the_call(processes: Server, version: str) -> None:
+    async with wire_to(processes, version, capabilities={"elicitation": {"url": {}}}) as wire:
+        answer = await wire.request("tools/call", {"name": "visit", "arguments": {}})
+        if version == MODERN:
+            assert answer["result"]["inputRequests"]["visit"]["params"]["url"] == "https://example.com/sign-in"
+        else:
+            assert answer["error"]["code"] == -32042
+            assert answer["error"]["data"]["elicitations"][0]["url"] == "https://example.com/sign-in"
+
+
+async def test_dependencies_are_opened_in_the_process(processes: Server) -> None:
+    async with wire_to(processes, "2025-11-25") as wire:
+        assert await wire.text("depends") == "value"
+        assert [each["params"]["data"] for each in wire.heard] == ["opened", "inside", "closed"]
+
+
+async def test_progress_without_end_is_thinned_out(processes: Server) -> None:
+    """As many as 20 at once, and the last of the others."""
+    async with wire_to(processes, "2025-11-25") as wire:
+        await wire.call("count", {"progressToken": "t"}, most=1000)
+        told = [each["params"]["progress"] for each in wire.heard]
+        assert told[:20] == list(range(1, 21))
+        assert told[-1] == 1000
+        assert len(told) < 500

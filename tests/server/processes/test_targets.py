@@ -1,0 +1,206 @@
+"""Tools in processes, from all that `mcpd serve` and Python can run: files, folders, programs; and how they end."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from time import time_ns
+from typing import Any
+
+import pytest
+from conftest import Child
+from support.clock import until
+from support.process_stage import TOOLS, begin, is_alive, wire_to
+from support.wires import ProcessWire, process_wire
+
+from mcpd import Client, Server
+from mcpd.cli.target import load
+from mcpd.server.settings import Options
+
+pytestmark = [
+    pytest.mark.skipif(sys.platform != "linux", reason="needs fork and /proc"),
+    pytest.mark.medium,
+    # What measures lines handles SIGTERM itself.
+    pytest.mark.unmeasured,
+]
+
+SERVER = """
+import os
+from mcpd import Server
+server = Server("t")
+
+@server.tool(process=True)
+def where() -> str:
+    return f"{__name__} {os.getpid()} {os.getppid()}"
+"""
+PROGRAM = f"{SERVER}\nserver.run(stdio=True)\n"
+GUARDED = f'{SERVER}\nif __name__ == "__main__":\n    server.run(stdio=True)\n'
+THREADED = f"import threading\nthreading.Thread(target=threading.Event().wait, daemon=True).start()\n{SERVER}"
+
+
+def parent_of(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+
+
+@pytest.mark.parametrize(
+    ("text", "arguments", "name"),
+    [
+        (SERVER, ["-m", "mcpd", "serve", "--stdio", "place.py"], "place"),
+        (SERVER, ["-m", "mcpd", "serve", "--stdio", "place:server"], "place"),
+        (GUARDED, ["place.py"], "__mcpd_worker__"),
+        (PROGRAM, ["place.py"], "__mcpd_worker__"),
+        (GUARDED, ["-m", "place"], "__mcpd_worker__"),
+    ],
+    ids=["file", "module", "program", "unguarded", "python -m"],
+)
+async def test_what_is_served(
+    text: str, arguments: list[str], name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "place.py").write_text(text)
+    monkeypatch.chdir(tmp_path)
+    async with Client([sys.executable, *arguments]) as client:
+        result = await client.call_tool("where")
+        found, pid, parent = result.content[0].text.split()  # type: ignore[union-attr]
+        assert found == name
+        assert parent_of(int(parent)) != int(pid)
+    await until(lambda: not is_alive(int(pid)) and not is_alive(int(parent)))
+
+
+async def test_a_folder(child: Child, tmp_path: Path) -> None:
+    """`mcpd.tool(process=True)`, and a lifespan that each process opens for itself."""
+    (tmp_path / "tools").mkdir()
+    (tmp_path / "lifespan.py").write_text(
+        "import os\nfrom collections.abc import AsyncIterator\n\nclass Shared:\n    pid: int\n\n"
+        "async def lifespan() -> AsyncIterator[Shared]:\n    shared = Shared()\n    shared.pid = os.getpid()\n"
+        "    yield shared\n"
+    )
+    (tmp_path / "tools" / "one.py").write_text(
+        "import os, mcpd\nfrom lifespan import Shared\n\n@mcpd.tool(process=True)\ndef ours(shared: Shared) -> bool:\n"
+        "    return shared.pid == os.getpid()\n\n@mcpd.tool(process=True)\ndef pid() -> int:\n    return os.getpid()\n"
+    )
+    async with process_wire(child, str(tmp_path), version="2026-07-28") as wire:
+        assert await wire.text("pid") != str(wire.process.pid)
+        assert await wire.text("ours") == "true"
+
+
+async def test_a_target_that_starts_threads(tmp_path: Path) -> None:
+    """It is not forked: each worker imports it anew, and is started by what only starts workers."""
+    path = tmp_path / "threaded.py"
+    path.write_text(THREADED)
+    server = load(str(path))
+    assert server is not None
+    async with wire_to(server) as wire:
+        name, pid, parent = (await wire.text("where")).split()
+        assert name == "threaded"
+        assert len(os.listdir(f"/proc/{pid}/task")) == 2
+        assert len(os.listdir(f"/proc/{parent}/task")) == 1
+
+
+async def test_a_spawned_process(processes: Server) -> None:
+    async with wire_to(processes) as wire:
+        pid = int(await wire.text("spawned_pid"))
+        assert await wire.text("spawned_pid") == str(pid)
+        assert b'is_worker":true' in Path(f"/proc/{pid}/cmdline").read_bytes()
+
+
+async def test_a_target_that_cannot_be_imported_again(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path = tmp_path / "once.py"
+    path.write_text(f"{SERVER}\nopen({str(tmp_path / 'mark')!r}, 'x').close()\n")
+    server = load(str(path))
+    assert server is not None
+    async with wire_to(server) as wire:
+        result = await wire.call("where")
+        assert result["isError"] is True
+        assert "its process cannot import the target" in result["content"][0]["text"]
+        assert "FileExistsError" in caplog.text
+        (tmp_path / "mark").unlink()
+        assert "once" in await wire.text("where")
+
+
+async def test_reload_leaves_running_calls_on_the_old_code(tmp_path: Path) -> None:
+    """PROC-14."""
+    path = tmp_path / "edited.py"
+    waits = (
+        "\n@server.tool(process=True)\ndef waits(path: str) -> str:\n    import pathlib, time\n"
+        "    pathlib.Path(path + '.began').touch()\n"
+        "    while not os.path.exists(path):\n        time.sleep(0.01)\n    return VALUE\n"
+    )
+    path.write_text(f"{SERVER}\nVALUE = 'old'\n{waits}")
+    made: list[Callable[..., Any]] = []
+    server = load(str(path), watched=made)
+    assert server is not None
+    watched = made[0](Options(), time_ns())
+    mark = tmp_path / "mark"
+    async with wire_to(server) as wire:
+        request = wire.ask("tools/call", {"name": "waits", "arguments": {"path": str(mark)}})
+        await until((tmp_path / "mark.began").exists)
+        old = (await wire.text("where")).split()[2]
+        path.write_text(f"{SERVER}\nVALUE = 'new value'\n{waits}")
+        await asyncio.to_thread(watched.refresh, {str(path)})
+        new = (await wire.text("where")).split()[2]
+        assert new != old
+        mark.touch()
+        assert (await wire.answer(request))["result"]["content"][0]["text"] == "old"
+        assert await wire.text("waits", path=str(mark)) == "new value"
+        await until(lambda: not is_alive(int(old)))
+        assert is_alive(int(new))
+
+
+# -- the output, and the end ---------------------------------------------------------------------
+
+
+async def test_what_a_worker_prints(child: Child) -> None:
+    """PROC-08: it has no input, and its output is what people read."""
+    async with process_wire(child, str(TOOLS), version="2026-07-28") as wire:
+        assert await wire.text("shout") == "''"
+        for said in ("python says so", "the system call says so", "the program says so"):
+            await wire.said(said)
+        await wire.quiet()
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+@pytest.mark.parametrize("tool", ["spin", "hold", "parents"])
+async def test_the_end_of_the_server(child: Child, number: signal.Signals, tool: str) -> None:
+    """PROC-13: its processes end too, whatever they do."""
+    command = child.mcpd("serve", "--stdio", "--grace", "0.1", str(TOOLS))
+    process = await asyncio.create_subprocess_exec(
+        *command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=child.env
+    )
+    process.stderr = asyncio.StreamReader()
+    process.stderr.feed_eof()
+    wire = ProcessWire(process)
+    await wire.open("2025-11-25")
+    idle = int(await wire.text("pid"))
+    _, pid = await begin(wire, tool)
+    nursery = parent_of(idle)
+    process.send_signal(number)
+    await process.wait()
+    await until(lambda: not any(map(is_alive, (idle, pid, nursery))))
+    await wire.close()
+
+
+async def test_the_end_of_the_nursery(processes: Server) -> None:
+    """Whoever kills it has its calls fail; the next call starts another one."""
+    async with wire_to(processes) as wire:
+        request, pid = await begin(wire, "spin")
+        os.kill(parent_of(pid), signal.SIGKILL)
+        result = (await wire.answer(request))["result"]
+        assert result["content"][0]["text"] == "The tool spin has lost its process"
+        await until(lambda: not is_alive(pid))
+        assert await wire.text("add", a=1, b=2) == "3"
+
+
+async def test_nothing_of_this_is_loaded_without_such_a_tool(child: Child, tmp_path: Path) -> None:
+    """PROC-16."""
+    path = tmp_path / "server.py"
+    path.write_text(
+        "import sys\nfrom mcpd import Server\nserver = Server('t')\n\n@server.tool\ndef loaded() -> list[str]:\n"
+        "    return [name for name in sys.modules if name.startswith('mcpd.server.processes')]\n"
+    )
+    async with process_wire(child, str(path), version="2026-07-28") as wire:
+        assert await wire.text("loaded") == "[]"

@@ -1,0 +1,293 @@
+"""A server whose tools run in processes, for `tests/server/processes`. Each reports its process id once it runs."""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+from mcpd import Context, Depends, Server, SyncContext, sample, text
+from mcpd.errors import ToolError
+from mcpd.types import CallToolResult
+
+
+@asynccontextmanager
+async def lifespan(server: Server) -> AsyncIterator[dict[str, int]]:
+    """Something that each process opens for itself."""
+    yield {"opened by": os.getpid()}
+
+
+server = Server("processes", lifespan=lifespan, show_errors=True)
+
+
+@server.tool(process=True)
+def add(a: int, b: int) -> int:
+    return a + b
+
+
+@server.tool(process=True)
+async def add_later(a: int, b: int) -> int:
+    await asyncio.sleep(0)
+    return a + b
+
+
+@server.tool(process=True)
+def pid() -> int:
+    return os.getpid()
+
+
+@server.tool(process=True, calls=1)
+def fresh_pid() -> int:
+    return os.getpid()
+
+
+@server.tool(process=True, process_start="spawn")
+def spawned_pid() -> int:
+    return os.getpid()
+
+
+# -- tools that do not end -----------------------------------------------------------------------
+
+
+@server.tool(process=True)
+def spin(ctx: SyncContext, mark: str = "") -> str:
+    """Never end, and never let go of the interpreter for long."""
+    try:
+        ctx.progress(os.getpid())
+        while True:
+            pass
+    finally:
+        if mark:
+            Path(mark).write_text("spin")
+
+
+@server.tool(process=True)
+def sleep_in_c(ctx: SyncContext, mark: str = "") -> str:
+    try:
+        ctx.progress(os.getpid())
+        time.sleep(3600)
+    finally:
+        if mark:
+            Path(mark).write_text("sleep_in_c")
+    return "never"
+
+
+@server.tool(process=True)
+async def sleep_later(ctx: Context, mark: str = "") -> str:
+    try:
+        await ctx.progress(os.getpid())
+        await asyncio.Event().wait()
+    finally:
+        await asyncio.sleep(0)  # what is awaited here is awaited
+        if mark:
+            Path(mark).write_text("sleep_later")
+    return "never"
+
+
+@server.tool(process=True)
+async def spin_later(ctx: Context, mark: str = "") -> str:
+    """A coroutine that never gives the event loop a turn."""
+    try:
+        await ctx.progress(os.getpid())
+        while True:
+            pass
+    finally:
+        if mark:
+            Path(mark).write_text("spin_later")
+
+
+@server.tool(process=True)
+def hold(ctx: SyncContext, mark: str = "") -> str:
+    """C code that never lets go of the interpreter: no signal handler runs, and no `finally` block."""
+    ctx.progress(os.getpid())
+    return str(re.match(r"(a|a)*b", "a" * 200 + mark))
+
+
+@server.tool(process=True)
+def parents(ctx: SyncContext) -> str:
+    with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(3600)"]) as child:
+        ctx.progress(child.pid)
+        child.wait()
+    return "never"
+
+
+@server.tool(process=True, timeout=0.2)
+def too_long() -> str:
+    time.sleep(3600)
+    return "never"
+
+
+@server.tool(process=True, timeout=0.2)
+async def too_long_later() -> str:
+    await asyncio.Event().wait()
+    return "never"
+
+
+# -- tools that end badly ------------------------------------------------------------------------
+
+
+@server.tool(process=True)
+def crash(how: str) -> str:
+    if how == "exit":
+        os._exit(3)
+    if how == "abort":
+        ctypes.CDLL(None).abort()
+    os.kill(os.getpid(), getattr(signal, how))
+    time.sleep(3600)
+    return "never"
+
+
+@server.tool(process=True)
+async def crash_later() -> str:
+    os._exit(0)
+
+
+@server.tool(process=True, memory="200M")
+def grow(ctx: SyncContext) -> str:
+    ctx.progress(os.getpid())
+    kept = bytearray(b"x" * (300 << 20))
+    time.sleep(3600)
+    return str(len(kept))
+
+
+@server.tool(process=True)
+def fail(kind: str) -> str:
+    if kind == "tool":
+        raise ToolError("it is raining")
+    if kind == "exit":
+        sys.exit("enough")
+    if kind == "group":
+        raise ExceptionGroup("both", [ToolError("one"), ToolError("two")])
+    raise LookupError(f"no {kind}")
+
+
+# -- results -------------------------------------------------------------------------------------
+
+
+@server.tool(process=True)
+def echo(text: str) -> str:
+    return text
+
+
+@server.tool(process=True)
+def large(size: int) -> str:
+    return "x" * size
+
+
+@server.tool(process=True, structured_output=False)
+def only_text() -> dict[str, int]:
+    return {"a": 1}
+
+
+@server.tool(process=True)
+def by_hand() -> CallToolResult:
+    return CallToolResult(content=[text("made")], structured_content={"a": [1]}, is_error=True)
+
+
+@server.tool(process=True)
+def descriptors() -> dict[str, str]:
+    """What this process has open."""
+    found = {}
+    for name in os.listdir("/proc/self/fd"):
+        try:
+            found[name] = os.readlink(f"/proc/self/fd/{name}")
+        except OSError:
+            continue  # of the listing itself
+    return found
+
+
+@server.tool(process=True)
+def shout() -> str:
+    print("python says so")
+    os.write(1, b"the system call says so\n")
+    subprocess.run(["echo", "the program says so"], check=True)
+    return repr(sys.stdin.read())
+
+
+# -- the context ---------------------------------------------------------------------------------
+
+
+@server.tool(process=True)
+def report(ctx: SyncContext) -> dict[str, Any]:
+    """Plain: everything that is said, and the request as it is seen here."""
+    for number in range(1, 4):
+        ctx.progress(number, 3, f"step {number}")
+    ctx.info({"at": "work"})
+    return _seen(ctx)
+
+
+@server.tool(process=True)
+async def report_later(ctx: Context) -> dict[str, Any]:
+    for number in range(1, 4):
+        await ctx.progress(number, 3, f"step {number}")
+    await ctx.info({"at": "work"})
+    return _seen(ctx)
+
+
+def _seen(ctx: Any) -> dict[str, Any]:
+    return {
+        "version": ctx.protocol_version,
+        "client": ctx.client_info and ctx.client_info.name,
+        "id": ctx.request_id,
+        "transport": ctx.transport,
+        "meta": ctx.meta.get("com.example/mark"),
+        "user": ctx.user.subject,
+        "lifespan": ctx.lifespan == {"opened by": os.getpid()},
+        "is_cancelled": ctx.is_cancelled,
+    }
+
+
+@server.tool(process=True)
+def ask(ctx: SyncContext) -> str:
+    ctx.state["runs"] = ctx.state.get("runs", 0) + 1
+    name = ctx.elicit("Who?", str, key="name").get()
+    told = ctx.sample("Tell me", key="told")
+    roots = ctx.list_roots(key="roots")
+    return f"{name} {told.text} {len(roots)} {ctx.state['runs']}"
+
+
+@server.tool(process=True)
+async def ask_later(ctx: Context) -> str:
+    ctx.state["runs"] = ctx.state.get("runs", 0) + 1
+    name = (await ctx.elicit("Who?", str, key="name")).get()
+    told = await ctx.sample("Tell me", key="told")
+    roots = await ctx.list_roots(key="roots")
+    return f"{name} {told.text} {len(roots)} {ctx.state['runs']}"
+
+
+@server.tool(process=True)
+def can_ask(ctx: SyncContext) -> bool:
+    return ctx.can_ask(sample("Tell me"))
+
+
+@server.tool(process=True)
+def visit(ctx: SyncContext) -> str:
+    ctx.require_url("Sign in", "https://example.com/sign-in", key="visit")
+
+
+async def opened(ctx: Context) -> AsyncIterator[str]:
+    """A dependency that talks to the client."""
+    await ctx.info("opened")
+    yield "value"
+    await ctx.info("closed")
+
+
+@server.tool(process=True)
+def depends(value: Annotated[str, Depends(asynccontextmanager(opened))], ctx: SyncContext) -> str:
+    ctx.info("inside")
+    return value
+
+
+@server.tool(process=True)
+def count(most: int, ctx: SyncContext) -> None:
+    for number in range(1, most + 1):
+        ctx.progress(number)
