@@ -9,9 +9,7 @@ ChatGPT, cannot use them.
 
 from __future__ import annotations
 
-import logging
 import os
-import stat
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from hmac import compare_digest
 from inspect import isawaitable
@@ -25,8 +23,6 @@ from mcpd.protocol.printable import printable
 from mcpd.transports.authentication import warn_of_readers
 from .base import Auth, AuthOptions, TokenCache, TokenRequest, Verified
 from .metadata import checked_scopes
-
-log = logging.getLogger("mcpd")
 
 _MAX_BYTES = 4096
 
@@ -52,25 +48,18 @@ def read_limited(path: str, most: int, what: str, advice: str) -> tuple[str, os.
 def secret_in(path: str, what: str) -> str:
     """Return the text of a secret file without surrounding whitespace; "" for the path "".
 
-    `what` names it in errors. The file may be readable for others, as volumes of Kubernetes are, so this is only a
-    warning. Raises ConfigurationError.
+    `what` names it in errors. If other users can read the file, as in volumes of Kubernetes, that is only a warning.
+    Raises ConfigurationError.
     """
     if not path:
         return ""
-    what = f"{what}: {printable(path)}"
-    text, status = read_limited(path, _MAX_BYTES, what, "write the secret to that file")
-    warn_if_shared(path, status)
+    shown = f"{what}: {printable(path)}"
+    text, status = read_limited(path, _MAX_BYTES, shown, "write the secret to that file")
+    warn_of_readers(what, path, status.st_mode)
     secret = text.strip()
     if not secret:
-        raise ConfigurationError(f"{what} is empty; write the secret to it")
+        raise ConfigurationError(f"{shown} is empty; write the secret to it")
     return secret
-
-
-def warn_if_shared(path: str, found: os.stat_result) -> None:
-    """Log a warning if users other than the owner can read a file."""
-    if os.name == "posix" and stat.S_IMODE(found.st_mode) & 0o077:
-        text = "%s contains secrets and is readable by other users of this machine; run: chmod 600 %s"
-        log.warning(text, printable(path), printable(path))
 
 
 class IntrospectionSettings(Struct, frozen=True, kw_only=True):

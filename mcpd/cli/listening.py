@@ -160,7 +160,7 @@ def pointers(url: str, name: str, options: Options) -> list[str]:
     if options.more_targets:
         target = f"--name {name} -- {words}"
     return [
-        f"mcpd: to connect a host to {what}:" + (" (replace TOKEN by the server's token)" if needs_token else ""),
+        f"mcpd: to connect a host to {what}:" + (" (replace TOKEN with the server's token)" if needs_token else ""),
         f"  Claude Code  {claude}",
         f"  VS Code      code --add-mcp {_quoted(code)}",
         f"  Inspector    {inspector}",

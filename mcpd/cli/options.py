@@ -40,7 +40,7 @@ def parameter(name: str, option: Option, kind: Any, default: Any) -> click.Optio
     elif option.is_size:
         how["type"] = Size()
     elif float in kinds:
-        how["type"] = _Seconds()
+        how["type"] = Seconds()
     elif int in kinds:
         how["type"] = click.IntRange(min=1)
     elif get_origin(kind) is tuple:
@@ -72,7 +72,9 @@ class _Option(click.Option):
         return text.replace(",", " ").split() if self.multiple and text is not None else super().value_from_envvar(ctx)
 
 
-class _Seconds(click.FloatRange):
+class Seconds(click.FloatRange):
+    """A number of seconds, 0 or more."""
+
     def __init__(self) -> None:
         super().__init__(min=0)
 

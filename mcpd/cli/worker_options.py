@@ -39,7 +39,6 @@ def check(options: Options, from_file: frozenset[str]) -> None:
             "--workers and --auth-server exclude each other, because a login needs one process; serve the login server "
             "separately, and the workers with --issuer"
         )
-
     if options.wire_log is not None:
         raise ConfigurationError("--workers and --wire-log exclude each other: all processes would write to the file")
 
@@ -50,9 +49,10 @@ def run_parent(options: Options, token: str | None, print_line: Callable[[str], 
     Metrics require `token`; `print_line` prints lines for the user.
     """
     from mcpd.cli.workers.parent import run
-    from mcpd.server.listening import take_handed_over
+    from mcpd.server.listening import check_ports, take_handed_over
 
     take_handed_over(options)
+    check_ports(options)
     options.token = token
     return run(options, print_line)
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import structs
 
+from mcpd.errors import ConfigurationError
 from mcpd.protocol.channel import Listener
 from mcpd.server.dispatcher.observing import refusal_counter
 from mcpd.transports.accepting import ConnectionLimit
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
 def listeners_of(server: ServerCore, settings: Settings) -> list[Listener]:
     """Return all listeners except stdin."""
+    check_ports(settings)
     listeners: list[Listener] = []
     if settings.ws is not None or settings.http is not None:
         connection_limit = ConnectionLimit()
@@ -26,6 +28,14 @@ def listeners_of(server: ServerCore, settings: Settings) -> list[Listener]:
         if settings.http is not None:
             listeners.append(_http_listener(server, settings.http, settings, connection_limit))
     return [*listeners, *settings.listeners]
+
+
+def check_ports(settings: Settings) -> None:
+    """Raise ConfigurationError if `ws` and `http` are the same address, whose port only one of them can use."""
+    address = settings.ws
+    has_any_port = address is None or address.endswith(":0")
+    if not has_any_port and address == settings.http and "ws" not in settings.sockets:
+        raise ConfigurationError(f"--http and --ws cannot share {address}: leave out --ws, --http serves WebSocket too")
 
 
 def take_handed_over(settings: Settings) -> None:

@@ -200,11 +200,11 @@ class Protection(ABC):
         """Return the URL of the metadata that names the authorization servers; None if there are no such servers."""
 
 
-def warn_of_readers(option: str, path: str, mode: int) -> None:
-    """Log a warning if other users of this machine can read a file with tokens, as mounted secrets often allow."""
+def warn_of_readers(what: str, path: str, mode: int) -> None:
+    """Log a warning if other users of this machine can read a file with secrets, as mounted secrets often allow."""
     if os.name == "posix" and mode & 0o044 and stat.S_ISREG(mode):  # not a pipe or a device
         how = printable(f"chmod 600 {shlex.quote(path)}", 1000)
-        log.warning("%s: other users of this machine can read it; run: %s", printable(f"{option} {path}", 1000), how)
+        log.warning("%s: other users of this machine can read the file; run: %s", printable(what), how)
 
 
 class TokenAuthenticator:

@@ -110,15 +110,18 @@ _names_source = re.compile(r"\b(host|origin)\b", re.IGNORECASE).search
 
 
 def said_in(body: bytes) -> str:
-    """Return what the body of a refusal says, printable and short: its `error_description`, or its first line."""
+    """Return the message in the body of a refusal, printable and short: its `error_description`, or its first line.
+
+    It has no full stop at the end, because callers add advice after a semicolon.
+    """
     try:
         document = decode(body)
     except (DecodeError, UnicodeDecodeError, RecursionError):
         document = None
     if isinstance(document, dict) and isinstance(text := document.get("error_description"), str) and text.strip():
-        return printable(" ".join(text.split()), 300)
+        return printable(" ".join(text.split()), 300).removesuffix(".")
     lines = (line.strip() for line in body[:4096].splitlines())
-    return printable(next((line for line in lines if line), b"").decode(errors="replace"), 300)
+    return printable(next((line for line in lines if line), b"").decode(errors="replace"), 300).removesuffix(".")
 
 
 def has_judged(challenges: Iterable[str]) -> bool:
@@ -138,7 +141,7 @@ def advice_on(status: int, challenges: Sequence[str], refusal_text: str, *, has_
     if status == 401 or any(challenges):
         if not has_token:
             return "give a token with --token-file FILE, in Python with headers={'Authorization': 'Bearer …'}"
-        why = params.get("error_description", "")
+        why = params.get("error_description", "").removesuffix(".")
         reason = f": {printable(why, 300)}" if why and why.lower() not in refusal_text.lower() else ""
         return f"the server refuses the Authorization header{reason}"
 

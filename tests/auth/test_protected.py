@@ -811,4 +811,4 @@ def test_a_file_of_tokens_is_its_owners(tmp_path: Path, caplog: pytest.LogCaptur
     file.write_text('[ada]\ntoken = "0123456789abcdef"\n')
     file.chmod(0o644)  # as containers mount secrets: it is served, as with --token-file
     assert [who.subject for who in read_tokens(file).values()] == ["ada"]
-    assert f"--tokens-file {file}: other users of this machine can read it; run: chmod 600 {file}" in caplog.text
+    assert f"--tokens-file: other users of this machine can read the file; run: chmod 600 {file}" in caplog.text

@@ -113,6 +113,7 @@ def test_wrong_use_is_one_line_and_2(run: Run, words: list[str], said: str) -> N
         (["serve", "--stdio", "nosuch.py"], "nosuch.py: no such file"),
         (["serve", "--ws", "8080"], "Address '8080'"),
         (["serve", "--ws", "0.0.0.0:0"], "can be reached from other machines"),
+        (["serve", "--http", ":8080", "--ws", ":8080"], "--http and --ws cannot share :8080: leave out --ws"),
         (["serve", "--ws", ":0", "--token-file", "nosuch"], "--token-file nosuch: No such file or directory"),
         (["serve", "--ws", ":0", "--token-file", "/dev/null"], "--token-file /dev/null: the file is empty"),
         (["check", "nosuch.py"], "nosuch.py: no such file"),

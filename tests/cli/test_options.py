@@ -1,4 +1,4 @@
-"""Every option of every command can be set in the environment, and its help says how."""
+"""Every option of `mcpd serve` can be set in the environment, and its help says how; those of other commands cannot."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from click.testing import CliRunner
 
 from mcpd.cli.commands.check import check_command as check
 from mcpd.cli.commands.serve import options_of as read_options, serve_command as serve
+from mcpd.cli.commands.status import status_command, stop_command
 from mcpd.protocol.channel import Listener, Overseer
 from mcpd.protocol.session import MAX_FRAME_BYTES
 from mcpd.server.extensions.serving import serve_options
@@ -29,14 +30,19 @@ def options_of(command: click.Command) -> list[click.Option]:
     return [option for option in command.params if isinstance(option, click.Option)]
 
 
-@pytest.mark.parametrize("name", COMMANDS)
-def test_every_option_has_a_variable_and_a_help_text(name: str) -> None:
-    options = options_of(COMMANDS[name])
-    assert options
-    for option in options:
+def test_every_option_has_a_variable_and_a_help_text() -> None:
+    for option in options_of(serve):
         assert option.envvar == f"MCPD_{option.opts[0].removeprefix('--').replace('-', '_').upper()}"
         assert option.show_envvar
         assert option.help
+
+
+@pytest.mark.parametrize("command", [check, status_command, stop_command], ids=["check", "status", "stop"])
+def test_other_commands_read_only_variables_of_the_server(command: click.Command) -> None:
+    """A variable such as MCPD_WRITE or MCPD_ALL must not change files, or stop servers, that nobody named."""
+    known = {option.environment for option, _ in command_options().values()}
+    assert {option.envvar for option in options_of(command)} <= {None, *known}
+    assert not {"MCPD_WRITE", "MCPD_ALL"} & known
 
 
 def test_the_command_takes_what_the_table_says() -> None:

@@ -195,7 +195,7 @@ def test_a_token_file_that_others_can_read(
     path.chmod(mode)
     assert read_token(str(path)) == "secret"
     said = caplog.text
-    assert ("other users of this machine can read it" in said) is is_warned
+    assert ("other users of this machine can read the file" in said) is is_warned
     assert (f"chmod 600 '{path}'" in said) is is_warned
 
 

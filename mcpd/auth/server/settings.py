@@ -25,9 +25,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from mcpd.auth.metadata import is_scope
-from mcpd.auth.settings import read_limited, warn_if_shared
+from mcpd.auth.settings import read_limited
 from mcpd.errors import ConfigurationError
 from mcpd.protocol.printable import printable
+from mcpd.transports.authentication import warn_of_readers
 from mcpd.transports.files import replacing
 
 _LOG_N, _R, _P = 15, 8, 1
@@ -60,7 +61,7 @@ class Users:
         self._waiting = 0
         self._nobody = hash_password(secrets.token_hex(16))
         read_users(path)
-        warn_if_shared(path, os.stat(path))
+        warn_of_readers("the file of users", path, os.stat(path).st_mode)
         # Starts the thread. If it started later, it would look like a hanging call when the server stops.
         self._thread.submit(bool)
 

@@ -17,7 +17,7 @@ from click.shell_completion import get_completion_class
 from msgspec.json import encode, format
 
 from mcpd.cli.listening import settings_of_table
-from mcpd.cli.options import or_demo, parameter, target_argument
+from mcpd.cli.options import demo_option, flag_option, json_option, or_demo, parameter, target_argument, value_option
 from mcpd.cli.programs import list_offers
 from mcpd.cli.talk.terminal import first_line
 from mcpd.cli.talk.words import note
@@ -28,7 +28,7 @@ from mcpd.protocol.defaults import DEMO
 from mcpd.protocol.printable import printable
 from mcpd.server.checks import token_problems
 from mcpd.server.registry.entries import Problem
-from mcpd.server.settings import Option, command_options
+from mcpd.server.settings import command_options
 from mcpd.sources.scaffold import write_folder
 from mcpd.testing.approval import KINDS, Change, check_lock, offerings, write_lock
 
@@ -93,22 +93,12 @@ load, 2 wrong use.
 
 _PARAMETERS: list[click.Parameter] = [
     target_argument(),
-    parameter(
-        "verbose",
-        Option("--verbose", "Other", "Print the schemas of tools and the arguments of prompts."),
-        bool,
-        False,
-    ),
-    parameter("strict", Option("--strict", "Other", "Count warnings as problems."), bool, False),
-    parameter("as_json", Option("--json", "Other", "Print everything as one JSON object."), bool, False),
-    parameter(
-        "lock",
-        Option("--lock", "Other", "Fail if the server differs from this approval file.", metavar="FILE"),
-        str,
-        None,
-    ),
-    parameter("write", Option("--write", "Other", "Write the approval file that --lock names."), bool, False),
-    parameter("demo", *command_options()["demo"], False),
+    flag_option("--verbose", help="Print the schemas of tools and the arguments of prompts."),
+    flag_option("--strict", help="Count warnings as problems."),
+    json_option("Print everything as one JSON object."),
+    value_option("--lock", metavar="FILE", help="Fail if the server differs from this approval file."),
+    flag_option("--write", help="Write the approval file that --lock names."),
+    demo_option(),
     parameter("tokens_file", *command_options()["tokens_file"], None),
     parameter("log_level", *command_options()["log_level"], "error"),
     parameter("no_compat", *command_options()["no_compat"], False),

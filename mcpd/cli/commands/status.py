@@ -9,7 +9,7 @@ import click
 from msgspec.json import encode
 
 from mcpd.cli.launch import read_token
-from mcpd.cli.options import parameter
+from mcpd.cli.options import Seconds, flag_option, json_option, parameter, value_option
 from mcpd.cli.talk.words import note
 from mcpd.errors import ConfigurationError
 from mcpd.protocol.printable import printable
@@ -42,7 +42,7 @@ Exit codes: 0 stopped, 1 no server is running or it has not ended in time, 2 wro
     params=[
         click.Argument(["target"], required=False),
         parameter("token_file", Option("--token-file", "Access", "Send the token in this file.", "FILE"), str, None),
-        parameter("as_json", Option("--json", "Other", "Print everything as JSON."), bool, False),
+        json_option("Print everything as JSON."),
     ],
 )
 def status_command(target: str | None, token_file: str | None, as_json: bool) -> int:
@@ -79,12 +79,13 @@ def status_command(target: str | None, token_file: str | None, as_json: bool) ->
     help=_STOP_HELP,
     params=[
         click.Argument(["pid"], type=int, required=False),
-        parameter("everything", Option("--all", "Other", "Stop all servers of this user."), bool, False),
-        parameter(
-            "timeout",
-            Option("--timeout", "Other", "Wait this many seconds for the server to end.", "SECONDS"),
-            float,
-            15.0,
+        flag_option("--all", "everything", help="Stop all servers of this user."),
+        value_option(
+            "--timeout",
+            type=Seconds(),
+            default=15.0,
+            metavar="SECONDS",
+            help="Wait this many seconds for the server to end. Default: 15 s.",
         ),
     ],
 )

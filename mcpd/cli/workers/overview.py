@@ -33,6 +33,7 @@ class Overview(Site):
     def __init__(self, options: Options, count: int, workers: Callable[[], Iterable[Worker]]) -> None:
         super().__init__(options)
         self.count = count
+        self._has_backplane = options.backplane is not None
         # How many workers have died, by their number.
         self.deaths: Counter[int] = Counter()
         # Whether all workers have been ready.
@@ -175,6 +176,9 @@ class Overview(Site):
         is_stuck = any(status.state == "stuck" for status in each) or any(map(_is_stuck, workers))
         state: Literal["starting", "ready", "stopping", "stuck"]
         state = "stopping" if self.is_stopping else "stuck" if is_stuck else "ready" if self.is_serving else "starting"
+        backplane = max((status.backplane for status in each if status.backplane is not None), default=None)
+        if not self._has_backplane:
+            backplane = backplane or None  # the memory of the parent, which is worth a line only if it fails
 
         return Status(
             pid=os.getpid(),
@@ -189,7 +193,7 @@ class Overview(Site):
             clients=dict(clients),
             sessions=sum(status.sessions for status in each),
             streams=sum(status.streams for status in each),
-            backplane=max((status.backplane for status in each if status.backplane is not None), default=None),
+            backplane=backplane,
             in_flight=sum(status.in_flight for status in each),
             calls=tuple(call for status in each for call in status.calls)[:MOST_CALLS],
             loop_lag_seconds=max((status.loop_lag_seconds for status in each), default=0.0),

@@ -121,6 +121,7 @@ class TestDeaths:
                 assert result_text(await session.ask("tools/call", {"name": "pid"})) in map(str, after.values())
             (one, other) = sorted((await served.status()).workers, key=lambda worker: worker.number)
             assert (one.deaths, other.deaths) == (1, 0)
+            assert (await served.status()).backplane is None  # the memory of the parent is none
             assert await served.stop() == 0
             assert not any(map(runs, after.values()))
 
@@ -439,6 +440,7 @@ class TestTheStart:
             (["--http", ":0", "--auth-server", "dev"], "--workers and --auth-server"),
             (["--http", ":0", "--wire-log", "log"], "--workers and --wire-log"),
             (["--ws", "unix:/nowhere"], "give a port"),
+            (["--http", ":8080", "--ws", ":8080"], "leave out --ws"),
             (["--workers", "0"], "--workers: 0 is not a whole number of 1 or more"),
         ],
     )

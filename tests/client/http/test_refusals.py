@@ -50,8 +50,9 @@ LOGIN = {"WWW-Authenticate": 'Bearer resource_metadata="https://x.example/m"'}
         (reply(500, b"\n  it broke \x1b[31m\nand more"), "/mcp: HTTP 500 Reason: it broke \\x1b[31m"),
         (reply(503), "/mcp: HTTP 503 Reason"),
         (reply(400, {"error": "invalid"}), '/mcp: HTTP 400 Reason: {"error": "invalid"}'),
-        (reply(500, {"error": "x", "error_description": "One.\nTwo."}), "/mcp: HTTP 500 Reason: One. Two."),
+        (reply(500, {"error": "x", "error_description": "One.\nTwo."}), "/mcp: HTTP 500 Reason: One. Two"),
         (reply(401, b"who?"), "/mcp: HTTP 401 Reason: who?; give a token with --token-file"),
+        (reply(401, b"Send a token.\n"), "/mcp: HTTP 401 Reason: Send a token; give a token with --token-file"),
         (reply(401, b"", LOGIN), "/mcp requires a login: run mcpd login http://127.0.0.1:"),
         (reply(401, b"who?", {"WWW-Authenticate": LOGIN["WWW-Authenticate"] + ', error="invalid_token"'}),
          "/mcp: HTTP 401 Reason: who?; give a token with --token-file FILE, in Python with headers={'Authorization': "
