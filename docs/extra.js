@@ -7,3 +7,11 @@ new MutationObserver(() => {
     if (table.scrollWidth > table.clientWidth) table.tabIndex = 0;
   }
 }).observe(document.body, { childList: true, subtree: true });
+
+// Browsers break lines after hyphens, and so after the hyphens of an option; extra.css forbids it.
+for (const code of document.querySelectorAll(".md-typeset code")) {
+  if (code.children.length || !/(?<![\w-])--?\w/.test(code.textContent)) continue;
+  const mark = (text) => Object.assign(document.createElement("span"), { className: "option", textContent: text });
+  const parts = code.textContent.split(/((?<![\w-])--?\w[\w-]*)/);
+  code.replaceChildren(...parts.map((part, index) => (index % 2 ? mark(part) : part)));
+}

@@ -63,6 +63,8 @@ def test_the_site_is_built_without_a_warning(tmp_path: Path) -> None:
         folder = tmp_path / page.removesuffix(".md").removesuffix("index")
         assert (folder / "index.html").is_file(), page
         assert (folder / "index.md").is_file(), page
+    # Pages that had other names until November 2026.
+    assert "../resources/#caching" in (tmp_path / "caching" / "index.html").read_text(encoding="utf-8")
 
 
 @pytest.mark.medium
