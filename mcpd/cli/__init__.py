@@ -1,8 +1,8 @@
-"""The `mcpd` command: reads command lines, calls the other packages and prints; it decides nothing.
+"""The `mcpd` command: reads command lines, calls the other packages and prints. It makes no decisions of its own.
 
-`group` dispatches to `commands/`, one module per subject. `launch` serves what `target` loads. `talk/` is shared by
-the commands that are clients. `install/`, `doctor/`, `bundle/`, `trace/` and `workers/` do the work of the commands of
-these names. Start reading in `group`, for `mcpd serve` in `launch`.
+`group` dispatches to `commands/`, one module per subject. `launch` serves the server that `target` loads. Client
+commands share `talk/`. `install/`, `doctor/`, `bundle/`, `trace/` and `workers/` do the work of the commands of the
+same names. Start reading in `group`; for `mcpd serve`, in `launch`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     import threading
 
     if threading.active_count() > 1:
-        # The target started threads of its own; decision D11.
+        # The target started threads of its own, which must not keep the process alive (decision D11).
         from mcpd.server.shutdown import end_if_hung
 
         end_if_hung(code)

@@ -1,4 +1,4 @@
-"""All commands of `mcpd`, by audience, and what it answers to a wrong command line: one line that says what to write.
+"""All commands of `mcpd`, by audience. A wrong command line gets one line that says what to write.
 
 The module of a command is loaded when the command runs.
 """
@@ -180,7 +180,6 @@ def run(words: Sequence[str]) -> int:
 
 
 def _explain(error: click.UsageError, command: str) -> str:
-    # One line that says what is wrong and what to do. `command` is the command that was named, or "".
     see = f"see mcpd {command} --help" if command else "see mcpd --help"
     text = error.format_message().rstrip(".")
     if isinstance(error, click.NoSuchOption):
@@ -209,7 +208,6 @@ def _explain(error: click.UsageError, command: str) -> str:
 
 
 def _no_command_in(ctx: click.Context, text: str) -> tuple[str, str] | None:
-    # The error and the advice for an unknown subcommand, such as in `mcpd apps tset`; None for other errors.
     found = re.match("No such command '(.*?)'", text)
     if found is None or not isinstance(ctx.command, click.Group):
         return None
@@ -219,7 +217,6 @@ def _no_command_in(ctx: click.Context, text: str) -> tuple[str, str] | None:
 
 
 def _wrong_value(error: click.BadParameter) -> str:
-    # The option or variable, its value, and the values that are accepted.
     parameter, ctx = error.param, error.ctx
     if parameter is None:
         return error.format_message().rstrip(".")

@@ -77,7 +77,6 @@ def stdio_options(words: Sequence[str], environment: Mapping[str, str]) -> Optio
 
 
 def _readable(flag: str) -> tuple[str, Option | ServeOption | None]:
-    # The member that a flag sets, and its option, which may be one of an extension; None if it is not read here.
     name = flag.removeprefix("--").replace("-", "_")
     found = command_option(name)
     if found is not None:
@@ -175,9 +174,8 @@ def _targets(options: Options) -> list[Found]:
 
 
 def _take_file_options(options: Options, values: Mapping[str, Any], place: ServerFolder) -> frozenset[str]:
-    # Put the `[serve]` of mcpd.toml into `options`, except those that were given; returns the members that were set.
-    # A transport on the command line replaces all transports of the file: `mcpd serve --stdio` opens no port. Paths are
-    # relative to the folder of the file.
+    # A transport on the command line replaces all transports of the file: `mcpd serve --stdio` opens no port. Paths in
+    # the file are relative to its folder.
     if not values:
         return frozenset()
     from mcpd.sources.configuration import serve_keys
@@ -224,7 +222,6 @@ def _load_and_serve(options: Options, found: list[Found], left_out: dict[str, st
 def _load_all(
     options: Options, targets: Sequence[Found], left_out: Mapping[str, str], watched: list[Watcher] | None
 ) -> Server:
-    # Load several targets, join them into one server, and configure its extensions. Raises ConfigurationError.
     # The `[serve]` of a folder's mcpd.toml is ignored, because it describes that folder only.
     from mcpd.server.extensions.serving import configure
     from mcpd.server.joined import join
@@ -249,7 +246,6 @@ def _load_all(
 
 
 def _serve(server: Server, serving: _Serving, options: Options, watched: list[Watcher] | None, began: int) -> None:
-    # Serve a server that was loaded after `began`, and watch its files if needed. Raises ConfigurationError.
     if options.reload and not watched:
         raise ConfigurationError("--reload: the demo server has no files; name a target")
     if not watched:
@@ -263,7 +259,7 @@ def _serve(server: Server, serving: _Serving, options: Options, watched: list[Wa
         stop = Event()
 
         def watch() -> None:
-            # Watch files on stdio, if the watch extra is installed, once the host has received its first answers.
+            # Watching starts after the host has received its first answers, because it takes processor time.
             try:
                 from mcpd.sources.watch import can_watch, watch_later
             except OSError:
@@ -290,7 +286,6 @@ class _Serving:
         self._protection: Protection | None = None
 
     def run(self, server: Server, wanted: object = None) -> None:
-        # Serve until stopped; blocks. The options of mcpd replace the program's own (`wanted`).
         from mcpd.server.serving import run
 
         self._prepare(server, wanted)
@@ -300,7 +295,6 @@ class _Serving:
             self._close()
 
     async def serve(self, server: Server, wanted: object = None) -> None:
-        # Serve in a program's own event loop until stopped.
         from mcpd.server.serving import serve_here
 
         self._prepare(server, wanted)
@@ -363,7 +357,6 @@ class _Serving:
 
 
 def _log_calls(server: Server, options: Options) -> None:
-    # Log each request if the options require it: in JSON at level info, as text at level debug.
     is_json = options.log_format == "json"
     if not is_json and not options.log_arguments:
         return
@@ -377,7 +370,6 @@ def _log_calls(server: Server, options: Options) -> None:
 
 
 def _read_own_options(server: Server, options: Options) -> None:
-    # Read the options of extensions that the target brings along. Raises click.UsageError.
     from mcpd.server.extensions.builtin import BUILT_IN
 
     built_in = {row.id for row in BUILT_IN}
@@ -418,7 +410,7 @@ class _Messages:
                 self.advise()
 
     def advise_once_listed(self) -> None:
-        # Call `advise` soon after a client has listed the tools: listing makes their schemas, which need memory.
+        # Listing makes the schemas of the tools, which need memory, so the advice waits until a client has listed them.
         tools = self._server.catalog.tools
         if tools.has_pages or not len(tools):
             self.advise()
@@ -435,7 +427,6 @@ class _Messages:
             tools.on_listed = soon
 
     def advise(self) -> None:
-        # Print the number of problems that clients would have with the server.
         from mcpd.server.checks import summary, token_problems
 
         target = self._options.target
@@ -452,7 +443,6 @@ class _Messages:
 
 
 def _choose_transport(options: Options, found: list[Found], left_out: dict[str, str]) -> None:
-    # Choose stdio if a program started us, and a port in a terminal. Raises ConfigurationError.
     if sys.stdin is not None and sys.stdin.isatty():
         from importlib.util import find_spec
 
@@ -469,7 +459,7 @@ def _choose_transport(options: Options, found: list[Found], left_out: dict[str, 
 
 
 def _check_targets(options: Options, found: list[Found], left_out: dict[str, str]) -> None:
-    # Raise the errors of targets that cannot be loaded and of unknown options; the user should see these first.
+    # The user should see these errors before the advice about the missing transport.
     from .target import load_caught
 
     words = (*options.words, *options.arguments)
@@ -480,7 +470,7 @@ def _check_targets(options: Options, found: list[Found], left_out: dict[str, str
 
 
 def _without_effect(options: Options) -> Iterator[tuple[str, str]]:
-    # The options that were given but have no effect, with the reasons. Options from mcpd.toml are not reported.
+    # Options from mcpd.toml are not reported: they may be meant for another transport.
     why: dict[str, str] = {}
     if options.http is None:
         why["HTTP"] = "it requires HTTP; add --http :8080"
@@ -493,7 +483,7 @@ def _without_effect(options: Options) -> Iterator[tuple[str, str]]:
 
 
 def _is_dev_null() -> bool:
-    # Whether stdin is /dev/null, as in a service or a background job.
+    # A service or a background job has /dev/null as its stdin.
     try:
         return os.path.samestat(os.fstat(0), os.stat(os.devnull))
     except OSError:  # closed
@@ -503,7 +493,7 @@ def _is_dev_null() -> bool:
 def read_token(path: str | None, *, warns: bool = True) -> str | None:
     """The token in a file, otherwise in MCPD_TOKEN; None without either. Raises ConfigurationError."""
     if path is None:
-        return os.environ.get("MCPD_TOKEN", "").strip() or None  # secrets often end with a line end
+        return os.environ.get("MCPD_TOKEN", "").strip() or None  # secrets often end with a newline
     try:
         with open(path, encoding="utf-8") as file:
             mode = os.fstat(file.fileno()).st_mode
@@ -521,6 +511,5 @@ def read_token(path: str | None, *, warns: bool = True) -> str | None:
 
 
 def _resume_collector() -> None:
-    # Enable the collector again, which `main` disabled, and let it ignore the loaded modules.
     gc.enable()
     gc.freeze()

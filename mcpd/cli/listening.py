@@ -1,4 +1,4 @@
-"""What `mcpd serve` needs for a port: the authorization of the server, and the lines with its addresses."""
+"""The parts of `mcpd serve` for servers on a port: the authorization, and the lines that show its addresses."""
 
 from __future__ import annotations
 
@@ -72,7 +72,6 @@ def protection_of(options: Options, server: Server) -> Protection | None:
 
 
 def _login_server(file: str, server: Server, options: Options) -> LoginServer:
-    # The authorization server that a file describes, or for "dev" one that lets in anybody here.
     if find_spec("joserfc") is None or find_spec("aiohttp") is None:
         raise ConfigurationError("--auth-server needs joserfc and aiohttp: pip install 'mcpd-server[auth]'")
     table = options.auth_table or {}
@@ -123,7 +122,9 @@ def addresses(url: str, options: Options) -> list[str]:
 
 
 def pointers(url: str, name: str, options: Options) -> list[str]:
-    """Lines that say how to connect hosts to a listener; none if stdio is served too, as a host started us then."""
+    """Lines that say how to connect hosts to a listener; none if stdio is served too, because then a host has started
+    mcpd.
+    """
     if options.stdio:
         return []
     url = _reachable(url, options)
@@ -175,7 +176,6 @@ def _quoted(value: Any) -> str:
 
 
 def _given_host(url: str, options: Options) -> str:
-    # The host in the address of a listener; "" for this machine only.
     text = options.ws if url.startswith("ws://") else options.http
     try:
         return parse(text or ":0").host
@@ -184,7 +184,7 @@ def _given_host(url: str, options: Options) -> str:
 
 
 def _reachable(url: str, options: Options) -> str:
-    # The URL with the host name that was given: requests to its IP address would be refused.
+    # A request to the IP address of a host name would be refused, so the URL keeps the name that was given.
     host = _given_host(url, options)
     if host in ("", *_WILDCARDS) or "://" not in url or url.startswith("unix:"):
         return url
@@ -197,7 +197,6 @@ def _with_host(url: str, host: str) -> str:
 
 
 def _own_address(wildcard: str) -> str:
-    # The address by which other machines reach this one; a placeholder if it has no network.
     for family, remote in _REMOTE:
         if wildcard == "0.0.0.0" and family is not socket.AF_INET:
             continue

@@ -1,4 +1,4 @@
-"""Runs the user's code to load a target, and turns whatever it raises into one line.
+"""Runs the user's code to load a target, and reports any exception in one line.
 
 If the code imports another MCP library, `ImportWatch` puts the replacement of `mcpd.compat` in its place. A host waits
 while this module is loaded, so it imports little.

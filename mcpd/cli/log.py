@@ -1,14 +1,14 @@
 """The log of `mcpd serve` on stderr: text for people or JSON for programs, written without waiting for the reader.
 
 A traceback is indented below its record in text, and a field in JSON (docs/logging.md lists the fields). Of similar
-records within a few seconds only the first ones are written; the others are counted. At level debug everything is
+records within a few seconds only the first ones are written; the others are counted. At level debug, all records are
 written.
 
 A host may start a server and never read its stderr. The pipe is full after 64 KiB, and a plain write would then block
 the whole server. The descriptor itself cannot be made non-blocking, because other processes share it. So a pipe or a
 terminal is opened once more with its own flags, and a socket is written with MSG_DONTWAIT; a thread writes to anything
-else. Data that cannot be written yet waits in a bounded queue. If the queue is full, lines are dropped, and a line
-with their number is written later.
+else. Data that cannot be written yet waits in a bounded queue. If the queue is full, lines are dropped, and a line with
+their number is written later.
 """
 
 from __future__ import annotations
@@ -174,7 +174,7 @@ def _shortened(text: str) -> str:
 
 
 def _escaped(line: str) -> str:
-    # A line without characters that control a terminal, except tabs.
+    # A client could otherwise clear the screen or forge lines of the log.
     if line.isprintable():
         return line
     return "".join(c if c.isprintable() or c == "\t" else c.encode("unicode_escape").decode() for c in line)
@@ -237,7 +237,6 @@ class _Repeats:
                 self._report(self._kinds.pop(key))
 
     def report_all(self) -> None:
-        # Report the counts that were not reported yet.
         while self._kinds:
             self._report(self._kinds.popitem(last=False)[1])
 
@@ -251,7 +250,6 @@ class _Repeats:
 
 
 def _exception_place(record: logging.LogRecord) -> object:
-    # The type and the place of a record's exception; None without one.
     if not record.exc_info or record.exc_info[1] is None:
         return None
     place = record.exc_info[2]
@@ -306,7 +304,7 @@ def configure(level: str, target: str | None = None, log_format: str = "text") -
 
 
 def _is_same(one: io.TextIOWrapper, other: io.TextIOWrapper) -> bool:
-    # Whether two streams are the same file; a shell or `claim` may have made stdout so.
+    # A shell or `claim` may have made stdout the same file as stderr.
     try:
         return os.path.samestat(os.fstat(one.fileno()), os.fstat(other.fileno()))
     except (OSError, ValueError):
@@ -400,7 +398,6 @@ class DescriptorWriter:
         self._own, self._write = _writer(self._fd)
 
     def _push(self, data: bytes) -> bytes:
-        # Write as much as possible, and return the rest. If the reader is gone, the data is discarded.
         assert self._write is not None
         try:
             while data:
@@ -430,7 +427,6 @@ class DescriptorWriter:
         self._size += len(note)
 
     def _write_on(self) -> None:
-        # Write the queue, in a thread that ends when the queue is empty.
         while True:
             with self._lock:
                 if not self._waiting and self._dropped:
@@ -467,7 +463,6 @@ class DescriptorWriter:
 
 
 def _writer(fd: int) -> tuple[int, Callable[[bytes], int] | None]:
-    # A descriptor to poll, and a function that writes without waiting; None if a thread must write.
     try:
         mode = os.fstat(fd).st_mode
         if stat.S_ISREG(mode):
@@ -476,7 +471,8 @@ def _writer(fd: int) -> tuple[int, Callable[[bytes], int] | None]:
             peer = socket.socket(fileno=os.dup(fd))
             return peer.fileno(), lambda data: peer.send(data, socket.MSG_DONTWAIT)
 
-        # On Linux this opens the same pipe again. Elsewhere such a path, if any, shares the flags.
+        # On Linux this opens the same pipe with flags of its own. Elsewhere such a path, if there is one, shares the
+        # flags.
         own = os.open(f"/proc/self/fd/{fd}", os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
         return own, lambda data: os.write(own, data)
     except (OSError, AttributeError):  # Windows has no such flags
@@ -492,7 +488,7 @@ def _identity(fd: int) -> tuple[int, int] | None:
 
 
 def _is_writable(fd: int) -> bool:
-    # Wait a moment until a descriptor is writable; True also if its reader is gone.
+    # A descriptor whose reader is gone counts as writable: the write then fails, which ends the wait.
     waiting = select.poll()
     waiting.register(fd, select.POLLOUT)
     return bool(waiting.poll(250))

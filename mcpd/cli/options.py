@@ -54,7 +54,6 @@ def parameter(name: str, option: Option, kind: Any, default: Any) -> click.Optio
 
 
 def _shown(default: Any, option: Option) -> str:
-    # A default in the unit that people use, such as `30 min` or `64 MiB`.
     if option.is_size:
         for power, unit in ((30, "GiB"), (20, "MiB"), (10, "KiB")):
             if default >= 1 << power:
@@ -105,7 +104,7 @@ def extension_parameters(found: Iterable[ServeOption]) -> list[click.Parameter]:
 def split_extensions(
     ctx: click.Context, found: Iterable[ServeOption]
 ) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
-    """The parameters of a command, and separately the given options of extensions by extension id."""
+    """The parameters of a command and, separately, the options of extensions that were given, by extension id."""
     params = dict(ctx.params)
     given: dict[str, dict[str, Any]] = {}
     for each in found:
@@ -206,7 +205,7 @@ def json_option(help: str) -> click.Option:
 
 
 class ClientCommand(click.Command):
-    """A command that accepts options anywhere before `--`, and the command of a server after it."""
+    """A command that accepts its options anywhere before `--`, and a server's command after it."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         words = list(args)

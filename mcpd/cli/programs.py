@@ -1,7 +1,7 @@
 """Targets that are programs: their `main()` makes a server with another MCP library and runs it.
 
-`mcpd serve` runs the program with the arguments after `--`, and serves the server whose `run()` it calls. Loaded only
-for targets that import another library, and for `mcpd check`.
+`mcpd serve` runs the program with the arguments after `--`, and serves the server whose `run()` it calls. This module
+is loaded only for targets that import another library, and for `mcpd check`.
 """
 
 from __future__ import annotations
@@ -140,7 +140,6 @@ def _needs_nothing(function: Callable[..., Any]) -> bool:
 
 
 def _file_of(module: str) -> str | None:
-    # The file of a module, without importing it.
     search: Sequence[str] | None = None
     spec = None
     for at in range(module.count(".") + 1):
@@ -152,7 +151,6 @@ def _file_of(module: str) -> str | None:
 
 
 def _names_library(path: str | None) -> bool:
-    # Whether a file contains an import of one of the libraries.
     try:
         with open(path or "", encoding="utf-8", errors="replace") as file:
             text = file.read()

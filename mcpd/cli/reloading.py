@@ -100,7 +100,6 @@ class ReloadedTarget:
         self._stamps, self._is_broken = stamps, False
 
     def _made(self) -> Server:
-        # Import the target in a thread, with a time limit. Raises ConfigurationError.
         found: list[Server | BaseException | None] = []
 
         def load() -> None:
@@ -125,7 +124,6 @@ class ReloadedTarget:
         raise ConfigurationError(f"{self.name}: {type(made).__name__}: {made}")
 
     def _take_over(self, made: Server) -> None:
-        # Replace the content of the running server. Raises ConfigurationError if that is impossible.
         from mcpd.server.extensions.serving import configure
         from mcpd.server.reloading import take_over
 
@@ -150,7 +148,6 @@ class ReloadedTarget:
 
 
 def _base_of(place: str) -> str:
-    # The folder of a file, or of the package that contains a module.
     if os.path.isfile(place):
         return os.path.dirname(os.path.abspath(place))
     module = sys.modules.get(place.partition(".")[0])

@@ -86,7 +86,6 @@ def enter(files: Sequence[str], below: Sequence[str] = ()) -> dict[str, str]:
 
 
 def _missing(header: Header, advice: str) -> str:
-    # The requirements of a header that are not met where mcpd runs, with advice; "" if all are met.
     if not header.allows_this_python:
         return (
             f"its header requires Python {header.python}, but mcpd runs on {_own_version()}; {advice} or install mcpd "
@@ -192,7 +191,7 @@ def _allows(specifier: str) -> bool:
 
 
 def _as_script(header: Header, more: Iterable[str]) -> str:
-    # A header for a script in another folder with the same requirements, and those of mcpd in `more`.
+    # The script is written to another folder, so relative paths become absolute.
     dependencies = list(dict.fromkeys([*header.dependencies, *more]))
     lines = [f"requires-python = {toml_value(f'{header.python},>=3.11')}", f"dependencies = {toml_value(dependencies)}"]
     if header.uv:
@@ -229,7 +228,7 @@ class _UvFailed(Exception):
 
 
 def _find_uv() -> str | None:
-    # uv from PATH, or where its installers put it: hosts start servers with a short PATH.
+    # Hosts start servers with a short PATH, so the folders of uv's installers are searched too.
     from shutil import which
 
     home = os.path.expanduser("~")
@@ -239,7 +238,6 @@ def _find_uv() -> str | None:
 
 
 def _python_for(uv: str, header: Header) -> str:
-    # The Python of an environment that meets a header. Raises _UvFailed and ConfigurationError.
     if header.allows_this_python:
         return _sync(uv, header.path, sys.executable)  # uses the lock file beside the script, if any
 
@@ -254,7 +252,6 @@ def _python_for(uv: str, header: Header) -> str:
 
 
 def _sync(uv: str, script: str, python: str | None) -> str:
-    # Make the environment of a script from this Python, or from one that the header allows; return its Python.
     choice = ["--python", python] if python else []
     _run_uv(script, [uv, "sync", "--quiet", "--script", script, *choice])
     return _run_uv(script, [uv, "python", "find", "--script", script]).strip()
@@ -288,7 +285,6 @@ def _explain(header: Header, error: _UvFailed) -> str:
 
 
 def _own_requirements() -> list[str]:
-    # The requirements of mcpd and of its installed extras, for another Python.
     try:
         declared = metadata.requires("mcpd-server") or []
     except metadata.PackageNotFoundError:
@@ -302,7 +298,6 @@ def _own_requirements() -> list[str]:
 
 
 def _cache_folder(*names: str) -> str:
-    # A folder in the user's cache; a temporary folder if the cache cannot be written.
     cache = os.environ.get("XDG_CACHE_HOME", "")
     if not os.path.isabs(cache):
         cache = os.path.join(os.path.expanduser("~"), ".cache")
@@ -316,7 +311,7 @@ def _cache_folder(*names: str) -> str:
 
 
 def _replace_process(python: str, header: Header, entered: str) -> NoReturn:
-    # Become the environment's Python, whose packages come before ours.
+    # The packages of the environment come before those of mcpd: the header decides about versions.
     paths = [os.path.dirname(_PACKAGE), *(each for each in sys.path if each.endswith("-packages"))]
     if not header.allows_this_python:
         paths = [_folder_with_mcpd_only()]  # the packages beside mcpd are for this Python
@@ -331,7 +326,7 @@ def _replace_process(python: str, header: Header, entered: str) -> NoReturn:
 
 
 def _folder_with_mcpd_only() -> str:
-    # A folder that contains links to the package mcpd and to nothing else that is installed.
+    # Nothing else that is installed beside mcpd must be importable.
     folder = _cache_folder(sha256(os.fsencode(_PACKAGE)).hexdigest()[:16])
     for name in (os.path.basename(_PACKAGE), "assets"):  # in a checkout, assets is beside the package
         place, link = os.path.join(os.path.dirname(_PACKAGE), name), os.path.join(folder, name)

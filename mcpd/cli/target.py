@@ -69,7 +69,6 @@ def find(target: str | None) -> Found:
 
 
 def _place_of(target: str | None) -> ServerFolder | None:
-    # The server folder of TARGET; None if TARGET is not a folder, or if it is a package to import.
     if target is None:
         from mcpd.sources.lookup import folder_here  # hosts mostly name a file
 
@@ -173,7 +172,7 @@ def load_again(
 
 
 def _check_state_key() -> None:
-    # Check MCPD_STATE_KEY, so that no file of the user is blamed for it. Raises ConfigurationError.
+    # If MCPD_STATE_KEY is wrong, no file of the user should be blamed for it.
     from mcpd.protocol.state_keys import keys_of_process
 
     try:
@@ -232,7 +231,6 @@ def _find(target: str, loading: Loading) -> Server | None:
 
 
 def _is_there(name: str) -> bool:
-    # Whether a module of that name exists. Loads the packages that contain it.
     from importlib.util import find_spec
 
     _add_current_folder()
@@ -341,7 +339,6 @@ def prepare_scripts(targets: Sequence[Found]) -> dict[str, str]:
 
 
 def _files_of(target: Found) -> list[str]:
-    # The files with a header that a target requires: the file itself, or the lifespan of a folder.
     place, configuration = target.place, target.configuration
     if place is None:
         path = "" if target.name is None else split(target.name)[0]

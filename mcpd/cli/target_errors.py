@@ -30,7 +30,7 @@ def is_missing_module(error: BaseException, name: str, function: str) -> bool:
     return bool(missing) and not function and (name == missing or name.startswith(f"{missing}."))
 
 
-# Servers import these modules without declaring them, because the other MCP libraries depend on them: their packages.
+# Servers import these packages without declaring them, because other MCP libraries depend on them.
 _WITH_LIBRARIES = {each: each for each in ("authlib", "httpx", "rich", "starlette", "typer", "uvicorn")}
 _WITH_LIBRARIES |= {"dotenv": "python-dotenv", "pydantic_settings": "pydantic-settings", "yaml": "pyyaml"}
 
@@ -75,7 +75,6 @@ def _explain_import(error: ImportError, name: str, function: str, failed: str) -
 
 
 def _place_of(name: str, error: BaseException) -> str:
-    # The innermost line of the user's own code, as ` (line 12)`; with the file unless it is the target itself.
     folder = os.path.dirname(os.path.abspath(name)) if os.path.isfile(name) else os.getcwd()
     found: tuple[str, int] | None = None
     trace = error.__traceback__
@@ -99,7 +98,6 @@ def _place_of(name: str, error: BaseException) -> str:
 
 
 def _source(error: BaseException) -> str:
-    # The line with a syntax error, and below it a mark at the place of the error.
     if not isinstance(error, SyntaxError) or not error.text:
         return ""
     line = error.text.rstrip("\r\n")
@@ -228,7 +226,6 @@ _UNKNOWN_OPTION = re.compile(r"Server\.__init__\(\) got an unexpected keyword ar
 
 
 def _hint(error: Exception) -> str:
-    # `; ` and the advice for an error; "" without advice.
     text = _advice(error)
     return text and f"; {text}"
 

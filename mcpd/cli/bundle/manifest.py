@@ -114,7 +114,7 @@ class Manifest(_Part, frozen=True, kw_only=True):
 
 
 def checked(manifest: Manifest) -> bytes:
-    """Return the text of the file. Raises ConfigurationError that names the member which is not valid."""
+    """Return the text of the file. Raises ConfigurationError that names the invalid member."""
     # Only decoding checks the patterns and lengths of strings.
     text = msgspec.json.encode(manifest)
     try:

@@ -1,4 +1,4 @@
-"""Makes a bundle from a target: its files, the packages that they need, and what the server offers once it is started.
+"""Makes a bundle from a target: its files, the packages that they need, and what the started server offers.
 
 Hosts install the packages with `uv`, each for its own system, so that one bundle serves all systems.
 """
@@ -108,8 +108,8 @@ class Bundle(Struct, frozen=True, kw_only=True):
 def gather(target: object, include: tuple[str, ...] = (), exclude: tuple[str, ...] = ()) -> BundleSources:
     """Collect the files of a target, and the metadata of its project.
 
-    A file takes with it the data in its folder and the modules that it imports. `include` and `exclude` are patterns of
-    further files and of files to leave out. Raises ConfigurationError for a target without files.
+    With a file, the data in its folder and the modules that it imports are collected. `include` and `exclude` are
+    patterns of further files and of files to leave out. Raises ConfigurationError for a target without files.
     """
     if target is None or isinstance(target, CommandTarget):
         raise ConfigurationError("name the target to bundle: a Python file, or a folder with a server")
@@ -150,7 +150,7 @@ def gather(target: object, include: tuple[str, ...] = (), exclude: tuple[str, ..
 
 
 def _served(folder: str, exclude: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
-    # The folder, or the only file with a server in a folder without `mcpd.toml`.
+    # A folder without `mcpd.toml` may be meant as a whole, or only for the one file with a server in it.
     if folder_at(folder).file:
         return folder, ()
     names = [entry.name for entry in os.scandir(folder) if entry.name.endswith(".py") and entry.is_file()]
@@ -174,7 +174,7 @@ def _served(folder: str, exclude: tuple[str, ...]) -> tuple[str, tuple[str, ...]
 
 
 def _shared_folders() -> set[str]:
-    # Folders with files of many programs.
+    # These folders hold files of many programs, so their other files are not data of the server.
     home = os.path.expanduser("~")
     there = (os.sep, home, tempfile.gettempdir(), *(os.path.join(home, name) for name in ("Desktop", "Downloads")))
     return {os.path.realpath(each) for each in there}
@@ -242,7 +242,6 @@ def make_bundle(gathered: BundleSources, offers: Offers, said: BundleOptions) ->
 
 
 def _requirements(gathered: BundleSources, offers: Offers, said: BundleOptions, warnings: list[str]) -> list[str]:
-    # The requirements to install. Appends to `warnings` the packages that may be missing.
     project = gathered.project
     own = {
         name.removeprefix(f"{gathered.inside}/"): path for name, path in gathered.files.items() if isinstance(path, str)
@@ -307,7 +306,7 @@ def _version(text: str, warnings: list[str]) -> str:
 
 
 def _node_range(specifiers: str) -> str:
-    # Translate a range of Python versions into the syntax of npm's semver, which hosts read.
+    # Hosts read a range of Python versions in the syntax of npm's semver.
     def whole(parts: list[int]) -> str:
         return ".".join(map(str, (parts + [0, 0])[:3]))
 
@@ -367,7 +366,6 @@ def _prompts(offers: Offers) -> tuple[ListedPrompt, ...]:
 
 
 def _icon(path: str, root: str, offers: Offers) -> tuple[bytes, tuple[Icon, ...]]:
-    # The bytes and size of a PNG: the named one, the folder's icon.png, or an icon of the server.
     data = b""
     beside = os.path.join(root, "icon.png")
     if path or os.path.isfile(beside):

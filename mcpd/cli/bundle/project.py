@@ -154,7 +154,6 @@ def _add_file(path: str, root: str, selection: Selection, found: Collected) -> N
 
 
 def _default_reason(name: str) -> str:
-    # Why a file of this name is left out by default; "" if it is taken.
     if name.startswith("."):
         return "hidden"
     if any(fnmatchcase(name, pattern) for pattern in _LITTER):

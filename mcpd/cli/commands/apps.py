@@ -131,7 +131,7 @@ def preview_command(
 
 
 def _resolves_localhost_names() -> bool:
-    # Whether the browser resolves names such as mcpd.localhost. Safari relies on the system for that.
+    # Safari relies on the system to resolve names such as mcpd.localhost; other browsers need no help.
     if _SYSTEM != "darwin":
         return True
     import socket
@@ -144,7 +144,7 @@ def _resolves_localhost_names() -> bool:
 
 
 async def _open(url: str) -> bool:
-    # Open the user's browser, unless there is no screen. Returns whether one was opened.
+    # Without a screen, a text browser could take over the terminal.
     if _SYSTEM not in ("darwin", "win32") and not (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
         return False
     import webbrowser
@@ -288,7 +288,6 @@ def _print_app(terminal: Terminal, report: AppReport, *, verbose: bool) -> None:
 
 
 def _print_findings(terminal: Terminal, report: AppReport | AppsReport, *, verbose: bool) -> None:
-    # Print one line per cause; with `verbose` each check and finding.
     if verbose:
         for check in report.checks:
             _print_check(terminal, check)

@@ -127,7 +127,6 @@ def bundle_command(
 
 
 def _files_of(target: str | None) -> FileTarget | object:
-    # The named server, or the current server folder. Raises ConfigurationError.
     from mcpd.client.targets.grammar import parse
     from mcpd.sources.lookup import folder_here
 
@@ -141,7 +140,7 @@ def _files_of(target: str | None) -> FileTarget | object:
 
 
 def _try(gathered: BundleSources, words: tuple[str, ...]) -> Verdict:
-    # Start the server from the files of the bundle, in an otherwise empty folder.
+    # The folder is otherwise empty, so that a file missing from the bundle is missing here too.
     env = {name: os.environ.get(name) if value is None else value for name, value in split_variables(words).items()}
     with tempfile.TemporaryDirectory(prefix="mcpd-bundle-") as folder:
         program = unpack(gathered, folder)
@@ -292,7 +291,7 @@ def _digest(path: str) -> str:
 
 
 def _check_package(package: str, name: str, gathered: BundleSources) -> None:
-    # Warn if the registry or uvx would not accept the package.
+    # The registry and uvx would refuse the package only after it was published.
     bare = package.partition("==")[0]
     if bare == gathered.project.name and bare not in gathered.project.scripts:
         text = f"uvx runs the command with the name of its package, but [project.scripts] has no {bare}"

@@ -118,7 +118,7 @@ def call_command(
 
 
 def find_tool(tools: Sequence[Tool], name: str) -> Tool | None:
-    """The tool of that name; None if the server lists no tools. Raises WrongUse if others are listed."""
+    """Return the tool of that name, or None if the server lists no tools. Raises WrongUse if it lists only others."""
     found = next((tool for tool in tools if tool.name == name), None)
     if found is None and (tools or not name):
         raise no_such("tool", name, [tool.name for tool in tools])
@@ -126,7 +126,6 @@ def find_tool(tools: Sequence[Tool], name: str) -> Tool | None:
 
 
 async def _arguments(terminal: Terminal, given: Any, tool: Tool | None, name: str, *, asks_all: bool) -> dict[str, Any]:
-    # The arguments of the call; asks the user for missing ones. Raises WrongUse.
     schema = read_schema(None if tool is None else tool.input_schema)
     arguments = arguments_of(given, schema)
     names = [key for key in (schema.properties if asks_all else schema.required) if key not in arguments]
@@ -146,7 +145,7 @@ async def _arguments(terminal: Terminal, given: Any, tool: Tool | None, name: st
 
 
 async def _request(terminal: Terminal, client: Client, questions: Questions, params: dict[str, Any]) -> Raw:
-    # The raw result. If the server requires a visit to a page first, the call is sent again after the visit.
+    # Servers may answer that a page must be visited first; after the visit the same call is sent again.
     try:
         return await client.request("tools/call", params, on_progress=terminal.progress)
     except RemoteError as error:

@@ -167,7 +167,7 @@ def _load(target: str | None, no_compat: bool, arguments: tuple[str, ...]) -> Se
 
 
 def _refusal(target: str | None, error: Exception) -> Problem:
-    # The error of a decorator, and the line of the user's code that uses it. Called where the error is raised.
+    # Called where the error is raised: the frames below are the only trace of the line that used the decorator.
     place = split(target or "")[0]
     folder = os.path.dirname(os.path.abspath(place)) if os.path.isfile(place) else os.getcwd()
     text = printable(error, 2000) or type(error).__name__
@@ -194,7 +194,6 @@ def _list(server: Server, verbose: bool) -> None:
 
 
 def _principals(target: str | None, tokens_file: str | None, server: Server) -> Iterable[Principal]:
-    # The users of the tokens file, or those that the server knows. Raises ConfigurationError.
     found = find(target)
     if tokens_file is None and found.place is not None and found.configuration is not None and found.configuration.auth:
         tokens_file = settings_of_table(found.configuration.auth, found.place)["tokens_file"]

@@ -103,7 +103,6 @@ def doctor_command(
 
 
 def _find(server: ServerOptions, report: Report) -> CommandTarget | UrlTarget | None:
-    # The server to test; None if it cannot be found, which the report then says. Raises WrongUse.
     try:
         return resolve_target(server)
     except WrongUse:
@@ -129,7 +128,6 @@ _ADVICE = {
 
 
 def _print_step(step: Step) -> None:
-    # Print a sign, the name and the result of a step, and its advice; on a terminal in colour and wrapped.
     terminal = Terminal()
     sign, word, style = _SIGNS[step.status]
     sign = terminal.styled(sign if _has_signs() else word, style)
@@ -168,7 +166,6 @@ _STATES = {
 
 
 def _check_hosts(timeout: float, *, as_json: bool) -> int:
-    # Test all hosts; 0 if every server works, otherwise 1.
     def on_file(checked: CheckedFile) -> None:
         if not as_json:
             _print_file(checked)

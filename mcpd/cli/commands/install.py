@@ -173,8 +173,6 @@ def uninstall_command(words: tuple[str, ...], command: tuple[str, ...], **given:
 
 
 def _change(hosts: Sequence[Host], work: Callable[[Host], Outcome | str], *, as_json: bool, is_dry: bool) -> int:
-    # Change each host and print the outcomes; an outcome is a text if there is nothing to change.
-    # Raises the ConfigurationError of a single host.
     code, shown = 0, []
     for host in hosts:
         try:
@@ -199,7 +197,6 @@ def _change(hosts: Sequence[Host], work: Callable[[Host], Outcome | str], *, as_
 
 
 def _options_of(given: dict[str, Any]) -> InstallOptions:
-    # The options besides host and server. Raises WrongUse.
     project = given["project"]
     if project is not None and not os.path.isdir(project):
         raise WrongUse(f"--project {project}: no such folder; for the current folder write --project=.")
@@ -216,7 +213,6 @@ def _options_of(given: dict[str, Any]) -> InstallOptions:
 
 
 def _hosts_of(words: Sequence[str], *, everywhere: bool, is_one_file: bool) -> tuple[list[Host], list[str]]:
-    # The hosts to change, and the remaining words. `is_one_file`: an option names the file or the project.
     if everywhere:
         _check_count("--all", words, 1)
         found = operations.hosts_for_all()

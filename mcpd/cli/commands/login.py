@@ -143,7 +143,6 @@ async def _log_in(terminal: Terminal, target: UrlTarget, settings: OAuth, *, no_
 
 
 def _person(terminal: Terminal, settings: OAuth, *, no_browser: bool) -> UserInteraction:
-    # The user at this terminal, who sees the login page in a browser, or its address if there is no browser.
     from mcpd.client.auth.steps import UserInteraction, has_browser, open_browser
 
     async def show(url: str) -> None:
@@ -274,7 +273,6 @@ def _expiry(login: Login) -> str:
 
 
 def _oauth(**options: Any) -> OAuth:
-    # The settings of a login. Raises ConfigurationError if the packages for logging in are missing.
     try:
         from mcpd.client.auth import logins  # noqa: F401 - its imports may be missing
         from mcpd.client.auth.settings import OAuth
@@ -284,7 +282,7 @@ def _oauth(**options: Any) -> OAuth:
 
 
 def _url_target(server: ServerOptions) -> UrlTarget:
-    # The server, which must be at a URL. Raises ConfigurationError, WrongUse.
+    # Only a server behind a URL has logins.
     from mcpd.client.targets.named import UrlTarget
 
     found = resolve_target(server)

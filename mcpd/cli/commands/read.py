@@ -100,7 +100,6 @@ def _split(words: list[str], command: tuple[str, ...]) -> tuple[str | None, str]
 
 
 async def _request_lists(terminal: Terminal, client: Client, kind: str) -> dict[str, list[Any]]:
-    # The requested lists, by their names in JSON.
     async def listed(name: str, answer: Awaitable[list[Any]]) -> list[Any]:
         try:
             return await answer
@@ -143,7 +142,6 @@ def _tool_row(tool: Tool) -> _Row:
 
 
 def _arguments_text(schema: Schema) -> str:
-    # The arguments of a tool, such as `bed: string, rows: integer = 1, note?: string`.
     required, texts = set(schema.required), []
     for name, member in schema.properties.items():
         default = f" = {encode(member.default).decode()}" if member.default is not None else ""
@@ -360,7 +358,6 @@ def prompt_command(
 
 
 async def _arguments(terminal: Terminal, prompt: Prompt, given: Sequence[Given]) -> dict[str, str]:
-    # The arguments of a prompt; asks the user for required ones that are missing. Raises WrongUse.
     known = {each.name: each for each in prompt.arguments or []}
     arguments = texts_of(given, list(known))
     missing = [name for name, each in known.items() if each.required and name not in arguments]

@@ -128,7 +128,7 @@ def _no_answer(pid: int) -> str:
 
 
 def _lines_of(status: Status) -> Iterator[str]:
-    # The status in a few lines. Text from elsewhere is escaped, so that it cannot control the terminal.
+    # Text from elsewhere is escaped, so that it cannot control the terminal.
     name = printable(f"{status.name} {status.version}")
     target = f" ({printable(status.target)})" if status.target else ""
     yield f"{name}{target}  pid {status.pid}, mcpd {status.mcpd}, {status.state}, up {_span(status.uptime_seconds)}"

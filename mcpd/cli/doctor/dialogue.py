@@ -1,6 +1,6 @@
-"""A server's process and its answers to single requests, with everything that it does wrong.
+"""A server's process, its answers to single requests, and every mistake that it makes.
 
-The client's channel leaves out and repairs what a doctor has to see, so it is not used here.
+The channel of the client is not used here, because it skips or repairs the mistakes that a doctor must see.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def advice_for_ending(lines: list[str], code: int) -> str:
     return "start it in a terminal and read what it prints"
 
 
-# The versions in which a server is greeted: the one that most hosts speak, and the newest.
+# The versions of the first request: the one that most hosts speak, and the newest.
 WITH_HANDSHAKE, WITHOUT_HANDSHAKE = table.NEWEST_LEGACY, table.SUPPORTED[0]
 
 # A server that writes more bytes than this to stdout which are not messages is no longer read.
@@ -195,7 +195,7 @@ class Dialogue:
     async def end(self) -> Ending:
         """Close the input of the process, and end it with everything that it has started."""
         try:
-            # A pipe does not close while the server has not read everything.
+            # A pipe with unread data does not close.
             if self._stdin.get_write_buffer_size():
                 self._stdin.abort()
             self._stdin.close()
@@ -317,7 +317,6 @@ class Dialogue:
         self._stdin.write(line + b"\n")
 
     def _take(self, line: bytes) -> bool:
-        # Handle one line of stdout; return whether to read on.
         try:
             message = decode(line)
         except (DecodeError, UnicodeDecodeError, RecursionError):

@@ -57,7 +57,7 @@ async def judge_refusal(web: Web, reply: Reply, report: Report) -> bool:
     except AuthorizationFailed as error:
         failed = [lookup for lookup in lookups if not lookup.is_good]
         text = str(error)
-        # A faulty document explains more than a place without one.
+        # A faulty document explains more than a missing one.
         for lookup in sorted(failed, key=lambda each: each.result.isdigit())[:1]:
             text = f"{lookup.what} at {printable(lookup.url, 300)}: {printable(lookup.result, 300)}"
         advice = "hosts stop there, and so does mcpd login: fix that first"
@@ -82,7 +82,6 @@ async def judge_refusal(web: Web, reply: Reply, report: Report) -> bool:
 
 
 def _fault_of(found: Discovery) -> tuple[str, str]:
-    # What a login lacks at the authorization server that was found, and what to do; "" for nothing.
     server, metadata = found.server, found.metadata
     issuer = printable(server.issuer, 200)
     if server.authorization_endpoint is None:
@@ -173,7 +172,6 @@ def _report_endpoint(web: Web, reply: Reply, report: Report) -> None:
 
 
 async def _guess(web: Web, reply: Reply, report: Report) -> None:
-    # Report what is wrong with the response, and try the paths that other servers use.
     said = f": {reply.first_line}" if reply.first_line and reply.kind != "text/html" else ""
     if len(reply.body) >= MAX_BYTES:
         said = f", and with more than {MAX_BYTES // 1024 // 1024} MiB"
@@ -222,7 +220,6 @@ def _advice(reply: Reply, tried: str, has_token: bool) -> str:
 
 
 async def _has_old_transport(web: Web, url: str) -> bool:
-    # Return whether GET opens a stream that begins with the event `endpoint`.
     fields = {"Accept": "text/event-stream"}
     try:
         reply = await web.ask("GET", fields, url=url, until=lambda data: b"\n\n" in data.replace(b"\r", b""))
@@ -269,7 +266,7 @@ def _is_accepted(reply: Reply) -> bool:
 
 
 async def _try_host(web: Web, version: str, report: Report) -> None:
-    # Anybody's host name can point to this machine. A page of that name then has the same origin as the server.
+    # Anybody's host name can point to this machine; to the browser, a page of that name then has the server's origin.
     host = await _greet(web, version, {"Host": "stranger.example"})
     if host is None or not _is_accepted(host):
         status = "" if host is None else f" (status {host.status})"
@@ -280,7 +277,7 @@ async def _try_host(web: Web, version: str, report: Report) -> None:
 
 
 async def _try_cors(web: Web, report: Report) -> None:
-    # Judge whether web pages may use the server, as some hosts are web pages, and with all headers that they need.
+    # Some hosts are web pages, which need access from their origin and with all their headers.
     headers = {
         "Origin": _STRANGER,
         "Access-Control-Request-Method": "POST",

@@ -84,7 +84,6 @@ async def examine_offers(peer: Peer, opening: Mapping[str, Any], report: Report,
 
 
 async def _list(peer: Peer, method: str, member: str, title: str, report: Report) -> list[Any] | None:
-    # Read all pages of a list; return None if it cannot be read.
     try:
         found = await read_list(peer, method, member, is_optional=method == "resources/templates/list")
     except NoAnswer as error:
@@ -124,7 +123,7 @@ def _judge_tools(tools: list[Any], report: Report, *, any_output: bool) -> None:
 
 
 async def _call(peer: Peer, tools: list[Any], report: Report) -> None:
-    # Call a tool that is marked as read-only and needs no arguments.
+    # Only a tool that is marked as read-only is called: the doctor must not change anything.
     tool = next((tool for tool in tools if _is_harmless(tool)), None)
     if tool is None:
         report.skip("call", "no tool without required arguments is marked as read-only (annotations.readOnlyHint)")
@@ -165,7 +164,6 @@ def _is_harmless(tool: Any) -> bool:
 
 
 def _split(problem: Problem) -> tuple[str, str]:
-    # Split a problem, which is one sentence, into what is wrong and what to do.
     text = printable(str(problem), 500)
     what, sign, advice = text.rpartition("; ")
     return (what, advice) if sign else (text, "")
@@ -191,7 +189,7 @@ class ClientPeer:
 
 
 def opening_of(client: Client) -> dict[str, Any]:
-    """Return what the server has answered to the first request of a client."""
+    """Return the server's answer to the first request of a client."""
     return {
         "capabilities": to_builtins(client.server_capabilities),
         "instructions": client.instructions,

@@ -1,4 +1,4 @@
-"""Tries a server that is started as a program and spoken to over stdin and stdout, as most hosts do."""
+"""Tries a server that is started as a program and that speaks over stdin and stdout, as most hosts do."""
 
 from __future__ import annotations
 
@@ -105,7 +105,6 @@ def _find_on_path(program: str, path: str, report: Report) -> str | None:
 
 
 def _has_interpreter(path: str, search: str, report: Report) -> bool:
-    # Return whether the interpreter in the first line of a script exists.
     try:
         with open(path, "rb") as file:
             line = file.readline(300)
@@ -128,7 +127,6 @@ def _has_interpreter(path: str, search: str, report: Report) -> bool:
 
 
 def _has_script(target: CommandTarget, report: Report) -> bool:
-    # Return whether the script for an interpreter exists: the first word that looks like a file.
     for word in target.command[1:]:
         if word in ("-m", "-c", "-e", "--", "run", "exec", "x", "dlx"):
             return True  # not a file, or another program's
@@ -194,7 +192,6 @@ async def try_command(target: CommandTarget, report: Report, timeout: float) -> 
 
 
 async def _begin(dialogue: Dialogue, report: Report) -> dict[str, Any] | None:
-    # Return the first result: of `initialize`, or of `server/discover` if the server does not know that.
     try:
         answer = await dialogue.greet()
     except NoAnswer as error:
@@ -228,7 +225,7 @@ def _judge_start(dialogue: Dialogue, answer: Answer, report: Report) -> None:
 
 
 async def _try_unknown_method(dialogue: Dialogue, report: Report) -> None:
-    # Send an unknown method. Newer hosts would wait for a server that does not answer it.
+    # Newer hosts send methods that older servers do not know, and wait for the error.
     patience = dialogue.timeout
     dialogue.timeout = min(patience, 5.0)
     try:
@@ -314,8 +311,7 @@ async def _try_as_hosts_do(target: CommandTarget, report: Report, timeout: float
 
 
 async def _try_versions(target: CommandTarget, report: Report, timeout: float) -> list[Any]:
-    # Try each version of the protocol with a process of its own, because a session begins once. Returns the
-    # capabilities.
+    # Each version gets a process of its own, because a process has one session, which has one version.
     turns = asyncio.Semaphore(_AT_ONCE)
 
     async def try_one(version: str) -> tuple[str, Any]:
@@ -329,7 +325,6 @@ async def _try_versions(target: CommandTarget, report: Report, timeout: float) -
 
 
 async def _try_version(target: CommandTarget, version: str, timeout: float) -> tuple[str, Any]:
-    # Return why the server refuses a version, empty if it does not, and the capabilities that it declares in it.
     dialogue = Dialogue(timeout)
     greets = has_handshake(version)
     if not greets:

@@ -1,4 +1,4 @@
-"""The findings as a list of steps."""
+"""The steps that a doctor has taken, each with its outcome."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Report:
         return not any(step.status == "problem" for step in self.steps)
 
     def ok(self, name: str, text: str, *, seconds: float | None = None, advice: str = "", **details: Any) -> None:
-        """Add a step that works; `advice` is worth knowing nevertheless."""
+        """Add a step that works. Even then there may be `advice`."""
         self._add("ok", name, text, advice, seconds, details)
 
     def warn(self, name: str, text: str, advice: str, *, seconds: float | None = None, **details: Any) -> None:

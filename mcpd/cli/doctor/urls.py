@@ -67,7 +67,6 @@ async def try_network(target: UrlTarget, report: Report) -> bool:
 
 
 def _proxy(scheme: str, host: str, port: int) -> str:
-    # The proxy that the environment names, without its password; empty without a proxy.
     proxies = getproxies()
     named = proxies.get(scheme.replace("ws", "http")) or proxies.get("all")
     if not named or proxy_bypass(f"{host}:{port}") or proxy_bypass(host):
@@ -111,7 +110,6 @@ async def _resolve(host: str, port: int, report: Report) -> list[str]:
 
 
 async def _connect(host: str, port: int, addresses: list[str], report: Report) -> bool:
-    # Return whether any of the addresses accepts a connection, and report those that do not.
     failures: dict[str, str] = {}
     worked = ""
     seconds = 0.0
@@ -193,7 +191,6 @@ def _judge_certificate(found: dict[str, object], version: str, seconds: float, r
 
 
 def _advice_on(error: ssl.SSLCertVerificationError) -> str:
-    # Return the advice for a certificate, by OpenSSL's error number.
     advice = {
         9: "it is not valid yet: are the clocks of the server and of this machine right?",
         10: "renew it",

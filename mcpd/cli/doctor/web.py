@@ -1,4 +1,4 @@
-"""Sends single HTTP requests as hosts do, and returns all of the response, also what a client would not show."""
+"""Sends single HTTP requests as hosts do, and returns the whole response, including what a client would not show."""
 
 from __future__ import annotations
 

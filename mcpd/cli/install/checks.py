@@ -57,7 +57,7 @@ from .launch import (
 )
 
 _KEYS = ("mcpServers", "servers", "context_servers", "mcp_servers", "mcp", "extensions")
-# Hosts that are known to read nothing of such a file.
+# Hosts that are known to read nothing from a file with these faults.
 _STRICT = frozenset(("claude-desktop", "claude-code", "xcode-claude"))
 
 _SAMPLE_COMMAND = Entry(command="/x", args=("x",), env={"X": "x"})
@@ -96,7 +96,7 @@ def key_findings(host: Host, document: Mapping[str, Any]) -> Iterator[Finding]:
 
 
 def strictness_findings(host: Host, content: Content) -> Iterator[Finding]:
-    """Yield faults that make JSON parsers fail or that people overlook: comments, a byte order mark, repeated keys."""
+    """Yield faults that make JSON parsers fail, or that people overlook: comments, a byte order mark, repeated keys."""
     # Problems of a host that is known to be strict come first; it then reads nothing of the file.
     if host.format not in ("json", "jsonc") or not content.text.strip():
         return
@@ -234,7 +234,7 @@ def _has(entry: Mapping[str, Any], names: tuple[str, ...]) -> bool:
 
 
 def _is_relative(word: str) -> bool:
-    # Whether it is a relative path: the host makes no absolute one of a variable, the home folder or a drive in it.
+    # A host expands variables and `~` itself, so words with these are not relative.
     return not os.path.isabs(word) and not word.startswith(("~", "$", "{", "%")) and _DRIVE.match(word) is None
 
 
@@ -298,7 +298,7 @@ def _bytes(text: Any) -> int:
 
 
 def examine_entry(target: str, report: Report) -> None:
-    """Judge the entry of a HOST:NAME target, for `mcpd doctor`. Other targets are ignored."""
+    """Check the entry of a HOST:NAME target, for `mcpd doctor`. Other targets are ignored."""
     id, colon, name = target.partition(":")
     if not colon or id not in HOSTS:
         return
@@ -418,7 +418,7 @@ async def _check_file(file: CheckedFile, timeout: float, until: float) -> None:
 
 
 def _unreadable_file(why: str) -> Finding:
-    # The finding for a file that the host cannot read either, or that only mcpd cannot read without a library.
+    # If only mcpd lacks a library to read the file, the file is not at fault.
     what, _, advice = why.rpartition(": ")
     if advice.startswith("pip install"):
         return Finding(printable(what, 500), advice, is_problem=False)
@@ -515,7 +515,7 @@ def _find_duplicates(host: Host, entries: Mapping[str, Any], checked: CheckedFil
 
 
 def _is_stale(target: CommandTarget) -> bool:
-    # Whether it starts mcpd, but the program or the served file does not exist.
+    # The program or the served file may have been moved since the entry was written.
     words = target.command
     if "serve" not in words[1:]:
         return False

@@ -42,8 +42,7 @@ def serving_command(
     executable: str | None = None, environment: Mapping[str, str] = os.environ
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the words before TARGET, beginning with an absolute path, and warnings for the user."""
-    # The command must still work next month, so environments that were made for one run are not named in it.
-    # The Python of a script with a header runs mcpd from another installation.
+    # The command must still work next month, so it does not name environments that were made for one run.
     executable = executable or environment.get("_MCPD_PYTHON", sys.executable)
     maker = temporary_environment(executable, environment)
     again = shutil.which(maker, path=environment.get("PATH")) if maker in _AGAIN else None
@@ -121,7 +120,6 @@ def short_name(path: str) -> str:
 
 
 def _plain(word: str, short: Callable[[str], str]) -> str:
-    # An existing path with the short names of its parts that have spaces. Other words are returned unchanged.
     if " " not in word or not ntpath.isabs(word):
         return word
     path, behind = word, ""
@@ -247,7 +245,7 @@ def start_words(
 
 
 def server_name(named: NamedTarget) -> str:
-    """Return a short name of letters, digits, `-` and `_` for a target."""
+    """Return a short name for a target, made of letters, digits, `-` and `_`."""
     candidates: list[str] = []
     if named.name:
         candidates = [named.name.rpartition(":")[2]]  # its name in another host
@@ -325,7 +323,7 @@ def entry_of_files(named: Sequence[FileTarget], env: Mapping[str, str] = {}, sai
 
 
 def _is_installed(module: str) -> bool:
-    # Whether a module is found without the current folder.
+    # Hosts start servers in another folder, where a module that is found only here cannot be imported.
     top = module.partition(".")[0]
     if top == __name__.partition(".")[0]:
         return True
@@ -339,8 +337,6 @@ def _is_installed(module: str) -> bool:
 
 
 def _with_absolute_paths(args: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    # The words with absolute paths for existing files, and warnings about the changes.
-    # A word without a dot or a slash is more likely an argument than a file.
     found, warnings = [], []
     for word in args:
         is_path = "." in word or os.path.dirname(word) != ""
@@ -352,7 +348,6 @@ def _with_absolute_paths(args: Sequence[str]) -> tuple[tuple[str, ...], tuple[st
 
 
 def _program(word: str, cwd: str | None) -> str:
-    # The absolute path of a program. Raises ConfigurationError if it does not exist.
     word = os.path.expanduser(word)
     found = shutil.which(os.path.join(cwd or os.getcwd(), word) if os.path.dirname(word) else word)
     if found is None:
@@ -448,7 +443,6 @@ _URLS: dict[str, _Shape] = {
 
 
 def _with(made: dict[str, Any], **more: Any) -> dict[str, Any]:
-    # Add the members of `more` that are not empty.
     return {**made, **{key: value for key, value in more.items() if value}}
 
 
@@ -492,7 +486,6 @@ def texts_in(value: Any) -> list[str]:
 
 
 def _served(words: list[str]) -> list[str] | None:
-    # The words behind `mcpd serve --stdio`; None for another command.
     for at in range(len(words) - 2):
         name = os.path.basename(words[at].replace("\\", "/")).lower().removesuffix(".exe")
         if name == "mcpd" and words[at + 1 : at + 3] == ["serve", "--stdio"]:

@@ -47,7 +47,7 @@ class Content(Struct, frozen=True):
 
 @contextmanager
 def explained(text: str) -> Iterator[None]:
-    """Raise ConfigurationError for an OSError: the text, and the reason that the system gives."""
+    """Raise ConfigurationError for an OSError: `text`, followed by the system's reason."""
     try:
         yield
     except OSError as error:
@@ -239,7 +239,7 @@ class Journal:
             return record
 
     def _load(self) -> None:
-        # It may not exist, or another version may have written it.
+        # The file may not exist, or another version may have written it.
         with suppress(OSError, msgspec.MsgspecError), open(self._path, "rb") as file:
             self.records = msgspec.json.decode(file.read(), type=list[Record])
 

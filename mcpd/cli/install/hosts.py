@@ -185,7 +185,7 @@ def _home(place: str) -> str:
 
 
 def _of_ps() -> Iterator[Process]:
-    # Processes of this user; `ps` prints the absolute path of each program, which may contain spaces.
+    # `ps` prints the absolute path of each program, which may contain spaces.
     for line in _output_of("ps", "-xo", "pid=,comm=").splitlines():
         pid, _, path = line.strip().partition(" ")
         if pid.isdecimal():

@@ -134,7 +134,7 @@ class Offers(Struct, frozen=True):
 
 
 class Verdict(Struct, frozen=True, kw_only=True):
-    """Whether a server starts as its host starts it."""
+    """Whether a server starts as its host starts it, and what it offers."""
 
     works: bool
     # What went wrong.
@@ -177,7 +177,8 @@ async def verify_target(
     timeout: float = SECONDS,
     with_texts: bool = False,
 ) -> Verdict:
-    """Start the server, or connect to its URL, and read all of its lists. Never raises for what the server does.
+    """Start the server, or connect to its URL, and read all of its lists. No behaviour of the server raises an
+    exception.
 
     `host` is None if it is unknown. `project` is the folder whose file has the entry; None for the user's file.
     `env_vars` are variables of `environment` that the entry names. `with_texts` also requests the texts of prompts.
@@ -214,12 +215,10 @@ async def verify_target(
 
 
 def _working_folder(cwd: str | None, project: str | None) -> str:
-    # The folder in which a host starts a server: its entry's, its project's, or the root folder.
     return os.path.expanduser(cwd or project or os.path.abspath(os.sep))
 
 
 async def _converse(dialogue: Dialogue, began: float, *, shows_views: bool, with_texts: bool) -> Verdict:
-    # Do what a host does when it starts a server. Raises NoAnswer.
     capabilities: dict[str, Any] = {"extensions": OFFER} if shows_views else {}
     answer = await dialogue.greet(capabilities)
     if answer.result is None or "initialize" in dialogue.asked:
@@ -259,7 +258,6 @@ async def _verify_url(target: UrlTarget, timeout: float, with_texts: bool) -> Ve
 
 
 async def _read_offers(peer: Peer, opening: dict[str, Any], version: str | None, with_texts: bool) -> Offers:
-    # Read all lists that the server declares. Raises NoAnswer.
     info = server_info(opening)
     lists: dict[str, tuple[dict[str, Any], ...]] = {}
     for capability, method, member, _ in LISTS:
@@ -285,7 +283,7 @@ async def _read_offers(peer: Peer, opening: dict[str, Any], version: str | None,
 
 
 async def _texts(peer: Peer, prompts: tuple[dict[str, Any], ...]) -> dict[str, str]:
-    # Request the texts of prompts with placeholders as arguments. Prompts that refuse such values are left out.
+    # Prompts that refuse the placeholders are left out.
     found: dict[str, str] = {}
     for prompt in prompts:
         name = _text(prompt.get("name"))

@@ -175,7 +175,6 @@ def rendered(host: Host, name: str, entry: Entry) -> str:
 
 
 def _merged(existing: dict[str, Any], made: Mapping[str, Any], *, keeps_variables: bool) -> dict[str, Any]:
-    # Our members, and the user's own members of an existing entry, in their previous order.
     wanted = {key: made.get(key, value) for key, value in existing.items() if key in made or key not in LAUNCH_MEMBERS}
     wanted.update(made)
     for key in VARIABLE_MEMBERS if keeps_variables else ():
@@ -193,7 +192,7 @@ _LEAST_SECRET = 4
 
 
 def _secrets(entries: list[Any]) -> list[str]:
-    # The secret values in these entries, longest first.
+    # Longest first: a secret that contains another one is then masked as a whole.
     found = set()
     for entry in entries:
         for key, held in entry.items() if isinstance(entry, dict) else ():
@@ -501,7 +500,7 @@ def _existing_names(host: Host, made: NamedEntry, content: Content) -> list[str]
 
 
 async def _watch_entry(plan: Plan) -> None:
-    # Watch whether a running host overwrites the entry. Raises ConfigurationError if it does.
+    # A running host may write the file from its memory a moment later.
     process = running(plan.host)
     until = time.monotonic() + _STAYS_SECONDS
 

@@ -149,7 +149,6 @@ def read_schema(raw: Any) -> Schema:
 
 
 def _resolved(node: Any, root: Mapping[str, Any]) -> Mapping[str, Any]:
-    # The schema that a local `$ref` refers to, otherwise the node itself.
     for _ in range(_DEEPEST):
         if not isinstance(node, dict):
             return {}
@@ -280,7 +279,7 @@ def _json(data: bytes, what: str, advice: str) -> Any:
 
 
 def _mistake(data: bytes) -> str:
-    # The first mistake in a JSON text, and its place; "" if Python's decoder accepts the text.
+    # Python's decoder reports the place of the mistake.
     import json
 
     try:
@@ -321,7 +320,7 @@ def arguments_of(given: Sequence[Given], schema: Schema) -> dict[str, Any]:
 
 
 def _find(name: str, schema: Schema) -> tuple[tuple[str, ...], Schema | None]:
-    # The path to a value, and its schema if it is known. The name of a property may contain dots itself.
+    # The name of a property may itself contain dots.
     path: list[str] = []
     kind: Schema | None = schema
     rest = name
@@ -406,7 +405,7 @@ def read_text(text: str, kind: Schema | None, name: str) -> Any:
 
 
 def _check(value: Any, kind: Schema, text: str, name: str) -> None:
-    # Check the most common limits; the server checks all others. Raises WrongUse.
+    # Only the most common limits: the server checks all others.
     if isinstance(value, str):
         size, least, most = float(len(value)), "minLength", "maxLength"
     elif _is_number(value):

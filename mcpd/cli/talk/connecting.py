@@ -119,7 +119,6 @@ def resolve_target(server: ServerOptions) -> CommandTarget | UrlTarget:
 
 
 def _target_here() -> CommandTarget:
-    # The server folder that the current folder is in, or the demo server. Raises ConfigurationError.
     from mcpd.sources.lookup import folder_here
 
     place = folder_here()
@@ -191,7 +190,7 @@ class _Warnings(logging.Handler):
 
 
 def _describe_bug(error: Exception) -> str:
-    # One line that lets us find a bug of mcpd.
+    # One line with the place in the code, so that a bug of mcpd can be found.
     place = extract_tb(error.__traceback__)[-1]
     where = f"{os.path.basename(place.filename)}:{place.lineno}"
     text = f"{type(error).__name__}: {printable(error, _MOST_OF_AN_ERROR)}"
@@ -222,7 +221,6 @@ def describe_error(error: McpdError, server: ServerOptions) -> str:
 
 
 def _data_of(error: RemoteError) -> str:
-    # The data of an error, which often explains more than its message.
     if error.data is UNSET or error.data is None:
         return ""
     try:
@@ -233,7 +231,6 @@ def _data_of(error: RemoteError) -> str:
 
 
 def _target_again(server: ServerOptions) -> str:
-    # The server as words of a command line, without secrets: people share what we print.
     if server.command:
         return f"-- {shlex.join(mask_command(server.command))}"
     return shlex.quote(without_secrets(server.target)) if server.target else ""

@@ -53,7 +53,7 @@ class _SamplingRejected(ProtocolError):
 
 
 class _DeclinedBefore(ProtocolError):
-    """The server repeats a request that was declined because there is no terminal; it might repeat it forever."""
+    """The server repeats a request that was declined because there is no terminal, and might repeat it forever."""
 
     default_message = "this request was declined before, and there is no terminal on which the user could be asked"
 
@@ -182,12 +182,12 @@ def log_line(params: LogMessageParams) -> str:
 
 
 def _indented(text: str) -> str:
-    # A text from the server; its lines are indented, so that none looks like a line of mcpd.
+    # A line of the server must not look like a line of mcpd.
     return printable_lines(text[:_MOST_CHARACTERS]).replace("\n", "\n  ")
 
 
 def _url_problem(url: str) -> str:
-    # Why a page must not be opened: the user must see the whole URL, and the host that a browser would visit.
+    # The user must see the whole URL, and the host that the browser would visit.
     if not url.startswith(("https://", "http://")):
         return "is not a web page"
     if len(url) > _MOST_CHARACTERS:
@@ -202,7 +202,7 @@ def _url_problem(url: str) -> str:
 
 
 def _host_of(url: str) -> str:
-    # The host as it is looked up, which reveals letters that only look like others.
+    # The host as it is looked up: letters that only look like others become visible.
     try:
         host = urlsplit(url).hostname or ""
         return printable(host.encode("idna").decode() if not host.isascii() else host)
@@ -258,7 +258,6 @@ async def _ask(terminal: Terminal, name: str, schema: Schema, *, is_required: bo
 
 
 def _introduce(terminal: Terminal, name: str, schema: Schema, choices: list[Choice], *, is_required: bool) -> str:
-    # Print the description and the choices of a value, and return the prompt.
     if schema.description:
         terminal.note(printable(schema.description, _MOST_OF_A_DESCRIPTION))
     if choices:
@@ -300,7 +299,6 @@ def _choose(word: str, choices: list[Choice], name: str) -> Any:
 
 
 def _default(value: Any) -> str:
-    # A default as the user would type it.
     if isinstance(value, list):
         return ", ".join(map(plain, value))
     return {True: "yes", False: "no"}[value] if isinstance(value, bool) else plain(value)

@@ -225,7 +225,7 @@ def _styled(text: str, styles: tuple[str, ...]) -> str:
 
 
 def _writable(stream: Any) -> Any:
-    # The stream, or /dev/null if it was closed before we started.
+    # stdout or stderr may have been closed before the process started.
     if stream is None:
         stream = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - for the rest of the process
     if hasattr(stream, "reconfigure"):
@@ -330,7 +330,6 @@ def _show_link(terminal: Terminal, link: ResourceLink) -> None:
 
 
 def _as_bytes(block: Any) -> tuple[bytes, str | None, str] | None:
-    # The data of a block, its MIME type and its URI; None if the block has no data.
     if isinstance(block, (ImageContent, AudioContent)):
         return block.data, block.mime_type, ""
     if isinstance(block, EmbeddedResource) and _member(block.resource, "blob") is not None:
@@ -341,7 +340,6 @@ def _as_bytes(block: Any) -> tuple[bytes, str | None, str] | None:
 
 
 def _member(resource: Any, name: str) -> Any:
-    # A member of a resource's content, which is a struct, or a dict inside a message.
     if isinstance(resource, dict):
         return resource.get(name)
     return getattr(resource, {"mimeType": "mime_type"}.get(name, name), None)

@@ -92,7 +92,7 @@ def _group_runs(group: int) -> bool:
 
 
 def _end_group(group: int) -> None:
-    # Send SIGTERM to a process group, and SIGKILL two seconds later if something still runs.
+    # Processes that the server left behind can exit on their own first, as they could if a host had ended them.
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(group, signal.SIGTERM)
         deadline = time.monotonic() + GRACE_SECONDS
@@ -132,8 +132,7 @@ class _Pump(threading.Thread):
             self._recorder.record_event("reader gone" if reader_went else "end", **{"from": self._from})
 
     def finish(self, seconds: float, waits_for_reader: Callable[[], bool] = lambda: False) -> None:
-        # Wait for the end of the source, and stop after `seconds` without any.
-        # A server ends once the host has read what it wrote. While `waits_for_reader()` is true, so do we.
+        # A server ends once the host has read its output, so the proxy waits while `waits_for_reader()` is true.
         left = seconds
         while self.is_alive() and left > 0:
             self.join(_POLL_SECONDS)
@@ -144,7 +143,6 @@ class _Pump(threading.Thread):
             self.join(seconds)
 
     def _pass_on(self) -> bool:
-        # Pass on bytes, and return whether the reader closed first.
         source, target = self._source, self._target
         poll = select.poll()
         poll.register(source, select.POLLIN)
@@ -174,7 +172,6 @@ class _Pump(threading.Thread):
 
 
 def _write(target: int, data: bytes) -> bool:
-    # Write all of the data, however long the reader takes. Returns whether there is a reader.
     view = memoryview(data)
     while view:
         try:
@@ -255,7 +252,7 @@ def _pumps(child: ChildProcess, recorder: Recorder) -> list[_Pump]:
 
 
 def _duplicated(number: int) -> int:
-    # Duplicate descriptor 0, 1 or 2. The host sees the end when we close the copy.
+    # The host sees the end of the pipe when the copy is closed.
     empty = os.open(os.devnull, os.O_RDWR)
     try:
         taken = os.dup(number)

@@ -188,7 +188,7 @@ def _messages(message: Raw) -> list[Head | None]:
 
 
 def _compact(result: Raw) -> bytes:
-    # Return enough of a result to find its `isError`, which is beside the content.
+    # Only the beginning: `isError` is beside the content, which may be large.
     data = bytes(result)
     return (data if len(data) <= 4096 else data[:2048] + data[-2048:]).replace(b" ", b"")
 
@@ -223,7 +223,7 @@ def read_lines(path: Path, is_over: Callable[[], bool] | None = None) -> Iterato
 
 
 def _is_another(path: Path, descriptor: int) -> bool:
-    # Whether another file has this name by now.
+    # The file may have been renamed, because it was full, and a new one begun.
     try:
         return not os.path.samestat(path.stat(), os.fstat(descriptor))
     except OSError:
@@ -263,7 +263,6 @@ def newest_trace() -> Path | None:
 
 
 def _traces(folder: Path) -> list[Path]:
-    # The recordings in a folder, the last one that was written first.
     found = {}
     with suppress(OSError):
         for path in folder.iterdir():

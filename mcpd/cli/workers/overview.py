@@ -77,7 +77,7 @@ class Overview(Site):
             self._thread_server = None
 
     async def _pulse(self) -> None:
-        # Poll all workers once a second, so that little of a killed worker's metrics is lost.
+        # Once a second, so that little of a killed worker's metrics is lost.
         while True:
             await self.poll()
             await asyncio.sleep(_POLL_SECONDS)

@@ -203,8 +203,6 @@ class _Parent:
         task.add_done_callback(self._tasks.discard)
 
     async def _begin(self) -> int | None:
-        # Start all workers. Returns None once they serve or all are to stop; otherwise the exit code of the command.
-        # The first one starts alone: every worker would report the same errors of the target or the options.
         first = await self._start(1)
         if not await self._is_ready(first):
             self._print_lines()
@@ -232,7 +230,6 @@ class _Parent:
         return None
 
     async def _is_ready(self, worker: Worker) -> bool:
-        # Wait until a worker is ready. Returns False if it ended, or if all are to stop.
         stopped = asyncio.ensure_future(self._stopped.wait())
         either: list[asyncio.Future[Any]] = [worker.ready, stopped]
         done, _ = await asyncio.wait(either, timeout=_LONG_START, return_when=asyncio.FIRST_COMPLETED)
@@ -249,7 +246,6 @@ class _Parent:
         self._said.clear()
 
     async def _start(self, number: int) -> Worker:
-        # Start a worker, which is the current one of its number from now on.
         is_first = number == 1 and not self._workers
         worker = Worker(number, self._said.append, self._on_request)
         self._workers.setdefault(number, []).append(worker)
@@ -327,7 +323,7 @@ class _Parent:
         self._do(self._reload())
 
     async def _reload(self) -> None:
-        # Replace all workers, one after the other. Requests that arrive meanwhile cause one further reload.
+        # Requests that arrive during a reload cause one further reload.
         async with self._reloading:
             if not self._wants_reload or self._stopped.is_set() or not self._overview.is_serving:
                 return
@@ -349,7 +345,6 @@ class _Parent:
                 log.error("Not reloaded: a new worker ended before it was ready; %d of %d are new", done, self._count)
 
     async def _exchange(self, number: int) -> bool:
-        # Replace a worker by one that listens on the same sockets. Returns whether the new one is ready.
         before = list(self._workers.get(number, ()))
         try:
             new = await self._start(number)

@@ -169,7 +169,7 @@ class Worker:
 
     @property
     def late(self) -> float:
-        """For how many seconds its event loop has been stuck, or all of its threads. Safe to call on any thread."""
+        """How many seconds its event loop, or all of its threads, have been stuck. Safe to call on any thread."""
         since = self._owes_since
         if since is None or self.state != "ready":
             return self.latest.late

@@ -1,7 +1,6 @@
 """A worker's side: applies the handover to its options, and reads the control socket on a thread.
 
-It is a thread because the parent's requests must be answered while a tool blocks the event loop, and because no worker
-may outlive its parent.
+The thread answers the parent's requests while a tool blocks the event loop, and ends the worker if the parent has died.
 """
 
 from __future__ import annotations
@@ -67,7 +66,7 @@ class WorkerWatching(Watching):
         self._parent.attach(self._collect)
 
     def _collect(self) -> WorkerReport:
-        # Called on the thread of the control socket. Runs in the event loop, unless that is blocked.
+        # Called on the thread of the control socket. Runs in the event loop unless that is blocked.
         self.report.pulse()
         found: Future[WorkerReport] = Future()
 
@@ -257,7 +256,7 @@ class Parent:
             answer.set_result(decode_report(body))
 
     def _end_without_parent(self) -> None:
-        # The parent has died. SIGTERM lets calls finish, or ends the process if it does not serve yet.
+        # SIGTERM lets calls finish, or ends the process if it does not serve yet.
         os.kill(os.getpid(), signal.SIGTERM)
         threading.Event().wait(self._options.grace + _LAST_SECONDS)
         os._exit(1)

@@ -68,7 +68,7 @@ def put(text: str, keys: Sequence[str], value: Any, *, in_list: bool = False) ->
 
 
 def drop(text: str, keys: Sequence[str]) -> str:
-    """Return the text without any statement about the member at `keys`."""
+    """Return the text without the statements that define the member at `keys`."""
     path = (*keys,)
     statements = _statements(text)
     for statement in reversed(statements):
@@ -101,7 +101,6 @@ def _put_inline(text: str, statement: _Statement, path: tuple[str, ...], value: 
 
 
 def _put_member(text: str, path: tuple[str, ...], value: Any) -> str:
-    # Put a new pair behind the last one of its table.
     last: _Statement | None = None
     for statement in _statements(text):
         if statement.kind == "table" and statement.path == path[:-1]:
@@ -120,7 +119,7 @@ def _put_member(text: str, path: tuple[str, ...], value: Any) -> str:
 
 
 def _groups(statements: list[_Statement], path: tuple[str, ...]) -> list[tuple[int, int]]:
-    # The first and last statement of each run about `path`. Comments between two statements belong to the run.
+    # Comments between two statements about the same member belong to it, and are removed with it.
     groups: list[tuple[int, int]] = []
     is_running = False
     for at, statement in enumerate(statements):
@@ -148,7 +147,6 @@ def _without(text: str, statements: list[_Statement], first: int, last: int) -> 
 
 
 def _statements(text: str) -> list[_Statement]:
-    # Split a text that tomllib can read into statements.
     found: list[_Statement] = []
     table: tuple[str, ...] = ()
     at = 0
@@ -173,7 +171,6 @@ def _statements(text: str) -> list[_Statement]:
 
 
 def _end_of_value(text: str, at: int) -> tuple[int, int]:
-    # Return the index behind a value, and the index behind its line.
     depth = 0
     for piece in _PIECE.finditer(text, at):
         sign = piece[0]
@@ -185,7 +182,6 @@ def _end_of_value(text: str, at: int) -> tuple[int, int]:
 
 
 def _path(found: Any) -> tuple[str, ...]:
-    # The keys that lead to the innermost value.
     keys: list[str] = []
     while isinstance(found, (dict, list)) and found:
         if isinstance(found, list):

@@ -89,7 +89,6 @@ def drop(text: str, keys: Sequence[str]) -> str:
 
 
 def _insert(text: str, node: Any, key: str, value: Any) -> str:
-    # Insert a new last member of a mapping that has others, or of one in braces.
     if node.flow_style:
         closing = _content_end(text, node) - 1
         at = _content_end(text, node.value[-1][1]) if node.value else closing
@@ -154,7 +153,6 @@ def _remove(text: str, node: Any, found: Any, owner: Any) -> str:
 
 
 def _below(text: str, at: int, lines: list[str]) -> str:
-    # Insert lines below the line of `at`.
     nl = line_end(text)
     stop = text.find("\n", at) + 1
     if stop:
@@ -168,7 +166,6 @@ def _below(text: str, at: int, lines: list[str]) -> str:
 
 
 def _lines(value: Any, column: int) -> list[str]:
-    # Format a mapping, or a list of mappings, as lines at this column.
     indent = " " * column
     found: list[str] = []
     if isinstance(value, list):
@@ -190,7 +187,7 @@ def _lines(value: Any, column: int) -> list[str]:
 
 
 def _scalar(value: Any) -> str:
-    # Format a value on one line. Strings are quoted if they could be another type.
+    # Strings that look like numbers, dates or booleans are quoted.
     if isinstance(value, str) and _PLAIN.fullmatch(value) and value.lower() not in _WORDS:
         return value
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\x7f")
@@ -227,7 +224,6 @@ def _is_list(node: Any) -> bool:
 
 
 def _is_empty(node: Any) -> bool:
-    # Whether the node is empty, `null`, or an empty mapping or list.
     return not node.value or (str(node.tag).endswith(":null") and node.value in ("null", "~", "Null", "NULL"))
 
 
@@ -268,7 +264,7 @@ def _pair_end(text: str, pair: Any) -> int:
 
 
 def _content_end(text: str, node: Any) -> int:
-    # The index behind the last content of a node. The library's own end of a block is where the next one begins.
+    # For ruamel.yaml, a block ends where the next one begins, so its own end lies behind the comments between them.
     is_block = (_is_mapping(node) or _is_list(node)) and not node.flow_style and bool(node.value)
     if is_block:
         return _pair_end(text, node.value[-1]) if _is_mapping(node) else _content_end(text, node.value[-1])
