@@ -9,7 +9,7 @@ import os
 
 from mcpd.moved import install as install_old_names
 
-TYPE_CHECKING = False  # as type checkers know it; `typing` is loaded when the collector rests (`cli.main`)
+TYPE_CHECKING = False  # as in `typing`, which is loaded while the collector is disabled (`cli.main`)
 
 if TYPE_CHECKING:
     from mcpd.apps.host.host import (
@@ -192,7 +192,7 @@ _HOMES = {name: module for module, names in _NAMES.items() for name in names}
 __all__ = sorted((*_HOMES, "__version__"))  # noqa: PLE0605 (the linter reads lists only)
 
 if not TYPE_CHECKING:
-    # Hidden from type checkers: to them a name that is not listed above is a mistake, not Any.
+    # Hidden from type checkers, which must report names that are not listed above instead of treating them as Any.
     def __getattr__(name):
         home = _HOMES.get(name)
         if home is None:

@@ -58,7 +58,7 @@ NAMESAKE = (
 )
 """Advice if the other distribution named mcpd is or was installed over this one."""
 
-# Every module loads this one. If the package's `__init__` is the other distribution's, nothing can work.
+# Every module loads this one. If the package's `__init__` belongs to the other distribution, nothing can work.
 if not hasattr(sys.modules[__package__], "_HOMES"):
     raise ImportError(NAMESAKE)
 
@@ -66,7 +66,7 @@ if not hasattr(sys.modules[__package__], "_HOMES"):
 class McpdError(Exception):
     """The base class of all exceptions that mcpd raises on purpose."""
 
-    def __init__(self, *args: object) -> None:  # an Exception's own has no signature to show
+    def __init__(self, *args: object) -> None:  # the constructor of Exception has no signature to show
         super().__init__(*args)
 
 
@@ -348,7 +348,7 @@ class ConfigurationError(McpdError):
 
 
 def missing_extra(error: ModuleNotFoundError, what: str, extra: str) -> ConfigurationError:
-    """Return an error that says how to install `extra`, which `what` (a verb with -ing) needs.
+    """Return an error that says how to install `extra`, which `what` needs (such as "serving HTTP").
 
     Raises `error` itself if the missing module belongs to mcpd.
     """
@@ -385,17 +385,17 @@ def as_told(error: BaseException) -> tuple[type[BaseException], BaseException, A
     return type(error), error, place or error.__traceback__
 
 
-# Through whose frames a call comes to an author's function.
+# The packages through whose frames a call reaches an author's function.
 _CALLERS = {"mcpd", "anyio", "asyncio", "concurrent"}
 
 
-# Receives the errors of decorators while they are collected (`collecting`).
+# Receives the errors of decorators inside `collecting`.
 _take: Callable[[Exception], object] | None = None
 
 
 @contextmanager
 def collecting(take: Callable[[Exception], object]) -> Iterator[None]:
-    """Give each error of a decorator to `take`, and leave the function unregistered, instead of raising the error."""
+    """Pass each error of a decorator to `take` instead of raising it, and leave the function unregistered."""
     global _take
     before, _take = _take, take
     try:
@@ -405,7 +405,7 @@ def collecting(take: Callable[[Exception], object]) -> Iterator[None]:
 
 
 def collects(decorator: Callable[P, T]) -> Callable[P, T]:
-    """Let `collecting` have the errors of a method that authors use as a decorator, as `@server.tool` is."""
+    """Let `collecting` receive the errors of a decorator method such as `@server.tool`."""
 
     @wraps(decorator)
     def method(*args: P.args, **kwargs: P.kwargs) -> T:

@@ -1,4 +1,4 @@
-"""Old import paths that still work, with a deprecation warning, until version 0.3.
+"""Old import paths, which still work with a deprecation warning until version 0.3.
 
 `import mcpd` installs the finder. `mcpd.types`, `mcpd.sync` and the other public modules have not moved.
 """
@@ -54,11 +54,11 @@ MOVED = {
     "mcpd.verdict.options": "mcpd.apps.verdict.report",
     "mcpd.workers": "mcpd.cli.workers",
 }
-"""Old name -> new name, of a module or of a package with all that is in it."""
+"""Old name -> new name of a module, or of a package with everything in it."""
 
 
 def moved(name: str) -> str | None:
-    """Return the new name of a module, None if it has not moved."""
+    """Return the new name of a module; None if it has not moved."""
     head, tail = name, ""
     while head.count("."):
         if head in MOVED:
@@ -97,5 +97,5 @@ class _Finder:
 
 
 def install() -> None:
-    """Let old names be imported. The finder comes first, so that no module is loaded under two names."""
+    """Allow imports by the old names. The finder comes first, so that no module is loaded under two names."""
     sys.meta_path.insert(0, _Finder())

@@ -1,8 +1,8 @@
-"""JSON-RPC 2.0 messages: decode bytes into message structs and encode them. Nothing here knows MCP.
+"""JSON-RPC 2.0 messages: decodes bytes into message structs and encodes them. This module knows nothing about MCP.
 
-`params` and `result` stay raw JSON (`msgspec.Raw`) and are decoded once, by the code that knows the method.
-Ids keep their JSON type; `0` and `""` are ids, `null` is not. A batch is returned as its raw parts, because only one
-protocol version has batches and the session decides.
+`params` and `result` stay raw JSON (`msgspec.Raw`) and are decoded once, by the code that knows the method. Ids keep
+their JSON type; `0` and `""` are ids, `null` is not. A batch is returned as its raw parts, because only one protocol
+version has batches and the session decides.
 
 Spec: https://www.jsonrpc.org/specification and 2026-07-28 basic/index.
 """
@@ -103,7 +103,7 @@ class _AnyMessage(Struct):
 
 
 class _Part(Struct, tag_field="jsonrpc", tag="2.0"):
-    """The least that every part of a batch must have."""
+    """The members that every part of a batch must have."""
 
 
 class OutgoingMessage(Struct, tag_field="jsonrpc", tag="2.0", gc=False):
@@ -148,7 +148,7 @@ def decode_batch(batch: Batch) -> list[Message | ProtocolError]:
         try:
             message = decode(part)
         except ProtocolError as error:
-            forget_frames(error)  # the traceback and this frame would keep each other alive
+            forget_frames(error)  # a traceback and this frame would otherwise keep each other alive
             messages.append(error)
         else:
             messages.append(InvalidRequest("A batch cannot hold a batch") if isinstance(message, Batch) else message)
@@ -175,8 +175,6 @@ def decode_other(frame: bytes | Raw | str) -> Message | Batch:
 
 
 def _split(frame: bytes | Raw | str, error: ValidationError) -> Batch:
-    # Split a batch into its parts; `error` is the reason why the frame is not a single message.
-    #
     # The work is bounded: each part costs a hundred times the bytes of an empty one, so the parts of a large frame must
     # look like messages.
     try:
@@ -194,8 +192,6 @@ def _split(frame: bytes | Raw | str, error: ValidationError) -> Batch:
 
 
 def _without_lone_surrogates(frame: bytes | Raw | str) -> bytes | None:
-    # Return the frame with U+FFFD for each lone surrogate; None if it has none.
-    #
     # JavaScript writes lone surrogates for text that was cut inside a character, as text from models sometimes is. JSON
     # leaves their meaning open (RFC 8259 section 8.2). If they were refused, the error answer would lack the id.
     data = frame.encode() if isinstance(frame, str) else bytes(frame)
@@ -239,10 +235,8 @@ def _sort(message: _AnyMessage) -> Message:
 
 
 def _answer(message: _AnyMessage) -> Response | Failure:
-    # Return a message without a method as an answer.
-    #
-    # A malformed answer is refused without its id: the id is one of ours, and the peer would take an error with it for
-    # the answer to a request of its own.
+    # A malformed answer is refused without its id: the id is one of ours, and the peer would take an error with that id
+    # for the answer to a request of its own.
     has_result = message.result is not ABSENT
     has_error = message.error is not UNSET and not (has_result and message.error is None)
     request_id = message.id

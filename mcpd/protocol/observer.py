@@ -57,8 +57,7 @@ class ObservedFrame(Struct, frozen=True, eq=False):
     data: bytes
     """The JSON text in UTF-8, without the transport's framing. It may contain secrets."""
     method: str = ""
-    """The method of the request or notification, or of the request that the frame answers; empty for batches and for
-    malformed frames."""
+    """The method of the message, or of the request that the frame answers; empty for batches and malformed frames."""
     related_request_id: str | int | float | None = None
     """The id of the client's request that the frame is, answers or belongs to; or None."""
 

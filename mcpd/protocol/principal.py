@@ -157,7 +157,7 @@ class Origin(Struct, frozen=True):
 
 
 _TELLING = ("authorization", "cookie", "token", "secret", "passw", "credential", "jwt", "apikey", "assertion", "bearer")
-# Browsers can set no header of a WebSocket but the last one, so some programs put their token there.
+# Browsers can set no header of a WebSocket except the last of these, so some programs put their token there.
 _WHOLE = frozenset(("dpop", "x-auth", "sec-websocket-protocol"))
 _HARMLESS_KEYS = frozenset(("idempotency-key", "x-idempotency-key"))
 

@@ -1,4 +1,4 @@
-"""Make text from peers safe for logs, error messages and terminals, and mask secrets in it.
+"""Makes text from peers safe for logs, error messages and terminals, and masks secrets in it.
 
 Text from a peer may contain newlines, which forge log lines, escape sequences, which control a terminal, and marks that
 reverse the direction of text. Every log call that quotes a peer uses `printable`; tests/test_log_lines.py checks it.

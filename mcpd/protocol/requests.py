@@ -1,10 +1,11 @@
 """The two tables of open requests that each side of a connection keeps.
 
-`PendingRequests` has the requests that this side has sent and that still wait for an answer. The server uses it for its
-requests to the client, the client for its requests to the server, and an Apps host for its requests to a View.
-`RequestsInFlight` has the requests that the peer has sent and that this side has not answered yet.
+`PendingRequests` has the requests that this side has sent and that are still waiting for an answer. The server uses it
+for its requests to the client, the client for its requests to the server, and an Apps host for its requests to a View.
+`RequestsInFlight` has the requests of the peer that this side has not answered yet.
 
-Neither does I/O or reads a clock: a deadline is a time that the caller gives. Answers to unknown ids are ignored.
+Neither does I/O or reads a clock: the caller gives deadlines as times. Answers to unknown ids are ignored.
+
 Spec: JSON-RPC 2.0 section 5; 2025-11-25 basic, requests: ids are not used twice.
 """
 

@@ -45,7 +45,7 @@ def _unescaped(step: str) -> str:
     return step.replace("~1", "/").replace("~0", "~")
 
 
-# Keywords whose value is a schema, a list of schemas, or schemas by name. All others are data.
+# Keywords whose value is a schema, a list of schemas, or schemas by name. The values of all other keywords are data.
 _ONE: Final = frozenset(
     ("additionalProperties", "contains", "contentSchema", "else", "if", "items", "not", "propertyNames", "then",
      "unevaluatedItems", "unevaluatedProperties")

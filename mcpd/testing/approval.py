@@ -60,7 +60,7 @@ def write_lock(server: Server, path: str | os.PathLike[str]) -> list[Change]:
 
 
 def check_lock(server: Server, path: str | os.PathLike[str]) -> list[Change] | None:
-    """The changes since a file was written; None if there is none. Raises ConfigurationError."""
+    """The changes since a file was written; None without a file. Raises ConfigurationError."""
     try:
         return compare(_read(path), _locked(server))
     except FileNotFoundError:
@@ -68,14 +68,13 @@ def check_lock(server: Server, path: str | os.PathLike[str]) -> list[Change] | N
 
 
 def _locked(server: Server) -> Offerings:
-    # The offerings without the server's version, which needs no approval.
     found = offerings(server)
     found["server"].pop("version", None)
     return found
 
 
 def _keyed(found: Offerings) -> dict[str, Any]:
-    # Entries by their names, so that a new entry is a small difference in the file.
+    # A new entry is then a small difference in the file.
     keyed: dict[str, Any] = {_FORMAT: _VERSION, "server": found["server"]}
     for kind, member in KINDS.items():
         keyed[kind] = {
@@ -178,7 +177,6 @@ _COMPARED_ELSEWHERE = ("inputSchema", "outputSchema", "arguments")
 
 
 def _members(old: dict[str, Any], new: dict[str, Any], breaking: tuple[str, ...]) -> Iterator[Found]:
-    # The changes of all other members: short values with their old value, objects by their keys.
     for name in sorted((old.keys() | new.keys()) - set(_COMPARED_ELSEWHERE)):
         before, now = old.get(name), new.get(name)
         if before == now:

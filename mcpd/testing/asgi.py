@@ -99,7 +99,7 @@ class AsgiChannel:
                 await self._server.lifespan.release(self)
 
     async def _write(self) -> None:
-        # Send the messages in order, each after the application has read the previous one.
+        # Each message waits until the application has read the one before, so that the order stays.
         while True:
             frame = await self._outbox.get()
             try:
@@ -138,7 +138,7 @@ class AsgiChannel:
             self._report_refusal(id, exchange)
 
     async def _wait_for_answer(self, exchange: _Exchange, id: Id) -> None:
-        # Wait for the response; if the server closes the stream before it, resume the stream.
+        # If the server closes the stream before the response, the stream is resumed, as clients must do.
         await exchange.over.wait()
         while not exchange.is_closed and not self._is_closed and exchange.events.last_id:
             message = _as_object(exchange.last_message)
@@ -185,7 +185,6 @@ class AsgiChannel:
 
 
 def _as_object(frame: bytes) -> dict[str, Any]:
-    # A decoded message; {} if it is invalid, which tests may send on purpose.
     try:
         return _as_dict(decode(frame))
     except MALFORMED:
@@ -228,7 +227,6 @@ class _ModernHeaders:
         return _as_dict(message.get("params")).get("requestId")
 
     def _named(self, method: str) -> str:
-        # The member of the params that `Mcp-Name` repeats; "" without one.
         for extension in self._server.extensions.values():
             if method in extension.requests:
                 return extension.requests[method].named or ""
@@ -262,7 +260,6 @@ class _LegacyHeaders:
 
 
 def _as_dict(value: Any) -> dict[str, Any]:
-    # An object; {} for any other value.
     return value if isinstance(value, dict) else {}
 
 
@@ -282,7 +279,7 @@ class _Exchange:
         self.last_message = b""
         # Has the id at which the stream can be resumed.
         self.events = SseReader(_MAX_EVENT_BYTES)
-        # Set once the application has read the request and handled it as far as it does so at once.
+        # Set once the application has read the request, and has done everything that it does immediately.
         self.received = asyncio.Event()
         # Set once the response has started.
         self.begun = asyncio.Event()
@@ -294,7 +291,6 @@ class _Exchange:
 
     @property
     def is_closed(self) -> bool:
-        # Whether the client has closed the connection.
         return self._left.is_set()
 
     def close(self) -> None:

@@ -1,6 +1,6 @@
-"""Connects a client to a server in the same process: in memory, by pipes as on stdio, or by a WebSocket.
+"""Connects a client to a server in the same process: in memory, over pipes as on stdio, or over a WebSocket.
 
-Closing the client's channel ends the server's side too, after its running calls.
+Closing the client's channel also ends the server's side, after its running calls.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ async def join(
 
 
 async def _end(server: Server, connection: ServerConnection) -> None:
-    # Let running calls answer for a while after the client has closed, then end the connection.
+    # Running calls may still answer for a while after the client has closed.
     try:
         await connection.finish(_CALLS_SECONDS)
     finally:

@@ -1,7 +1,7 @@
 """The pytest plugin: the fixtures `mcpd_client`, `mcpd_apps`, `mcpd_lock` and others, and a mark.
 
-pytest imports this module in every run if mcpd is installed. So it imports other modules of mcpd only when a test uses
-them. docs/testing.md describes it; `-p no:mcpd` disables it.
+pytest imports this module in every run if mcpd is installed. It therefore imports other modules of mcpd only when a
+test uses them. docs/testing.md describes it; `-p no:mcpd` disables it.
 """
 
 from __future__ import annotations
@@ -148,7 +148,7 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     test = pyfuncitem.obj
     if not inspect.iscoroutinefunction(test) or "mcpd_client" not in pyfuncitem.fixturenames:
         return None
-    import asyncio  # takes 30 ms, which most runs of pytest can save
+    import asyncio  # takes 30 ms, which most runs of pytest need not spend
 
     names = inspect.signature(test).parameters
     arguments: dict[str, Any] = {name: pyfuncitem.funcargs[name] for name in names if name in pyfuncitem.funcargs}

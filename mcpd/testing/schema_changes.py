@@ -62,7 +62,6 @@ class _Comparison:
         self._steps = 0
 
     def compare(self, old: Any, new: Any, place: str) -> Iterator[Found]:
-        # The changes at a place such as `days[].high`.
         written = id(old), id(new)
         old, new = _resolved(old, self._old_root), _resolved(new, self._new_root)
         # Also compare the schemas before resolving: keywords beside a reference make a new schema each time.
@@ -90,7 +89,6 @@ class _Comparison:
             raise ValueError("too many parts")
 
     def _alternatives(self, schema: dict[str, Any], root: Any) -> list[dict[str, Any]]:
-        # The alternatives that a value may be, each a schema of one type.
         self._step()
         for word in ("anyOf", "oneOf"):
             if isinstance(schema.get(word), list):
@@ -124,7 +122,7 @@ class _Comparison:
                 yield self._found(f"the {word.removeprefix('$')} of {subject} changed", _NEITHER)
 
     def _exchanged(self, gone: list[dict[str, Any]], come: list[dict[str, Any]], place: str) -> Iterator[Found]:
-        # Ways that a value may be which only one of the schemas has.
+        # These are alternatives that only one of the two schemas has.
         subject = self._subject(place)
         if len(gone) == len(come) == 1:
             before, now = _kind(gone[0]), _kind(come[0])
@@ -142,7 +140,6 @@ class _Comparison:
             yield self._found(f"{subject} may be {_kind(schema)} too", _WIDER)
 
     def _values(self, old: dict[str, Any], new: dict[str, Any], place: str) -> Iterator[Found]:
-        # `enum` and `const`.
         before, now, subject = _choices(old), _choices(new), self._subject(place)
         if before is None and now is not None:
             yield self._found(f"{subject} may only be {', '.join(map(shown, now))} now", _NARROWER)
@@ -172,7 +169,6 @@ class _Comparison:
             yield self._found(f"{word} of {self._subject(place)} {was}{value}", change)
 
     def _members(self, old: dict[str, Any], new: dict[str, Any], place: str) -> Iterator[Found]:
-        # `properties` and `required`.
         before, now = old.get("properties") or {}, new.get("properties") or {}
         were_required, are_required = set(old.get("required", ())), set(new.get("required", ()))
         for name in before:
@@ -195,7 +191,6 @@ class _Comparison:
             yield from self.compare(before[name], member, there)
 
     def _additional(self, old: dict[str, Any], new: dict[str, Any], place: str) -> Iterator[Found]:
-        # `additionalProperties`.
         before, now = old.get("additionalProperties", True), new.get("additionalProperties", True)
         if before == now and not isinstance(now, dict):
             return
@@ -233,7 +228,7 @@ def _resolved(schema: Any, root: Any) -> dict[str, Any]:
 
 
 def _pairs(olds: list[dict[str, Any]], news: list[dict[str, Any]]) -> list[tuple[dict[str, Any], dict[str, Any]]]:
-    # The alternatives that are the same kind of thing: by type and title, then by type alone, in their order.
+    # Alternatives of the same kind are compared: by type and title, then by type alone, in their order.
     pairs: list[tuple[dict[str, Any], dict[str, Any]]] = []
     left, right = list(olds), list(news)
     for key in (lambda schema: (_kind(schema), schema.get("title")), _kind):
@@ -247,7 +242,6 @@ def _pairs(olds: list[dict[str, Any]], news: list[dict[str, Any]]) -> list[tuple
 
 
 def _kind(schema: dict[str, Any]) -> str:
-    # The type of a value, as far as it is said.
     kind = schema.get("type")
     if isinstance(kind, str):
         return kind

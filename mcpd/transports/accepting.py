@@ -42,7 +42,6 @@ _LOG_EVERY = 60.0
 
 
 def _limits() -> tuple[int, int] | None:
-    # Return the soft and the hard limit of descriptors; None on systems without such limits.
     if resource is None:
         return None
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)

@@ -96,7 +96,7 @@ _TWICE = Refusal(
 class RequestHeaders(Mapping[str, str]):
     """The headers of a request by lower-case name, decoded on access.
 
-    `repeated` are the names that came more than once. `path` is "" for the endpoint itself.
+    `repeated` are the names that occurred more than once. `path` is "" for the endpoint itself.
     """
 
     __slots__ = ("_fields", "method", "path", "repeated")

@@ -1,10 +1,10 @@
-"""Starts, watches and ends child processes: every process that mcpd starts is one of these.
+"""Starts, watches and ends child processes. Every process that mcpd starts is one of these.
 
 A child leads a process group, so that it can be ended together with everything that it has started (a launcher's real
-server, a browser, a compiler), unless that has left the group on purpose. Ctrl-C in a terminal therefore reaches only
-mcpd, which then ends the child in order. If mcpd itself is killed, nothing ends the child but the end of its input.
-Linux could signal it then (PR_SET_PDEATHSIG), but that needs code between fork and exec, which is unsafe beside
-threads, fires when the *thread* that started the child ends, and reaches only the child itself.
+server, a browser, a compiler), unless such a process has left the group. Ctrl-C in a terminal therefore reaches only
+mcpd, which then ends the child in order. If mcpd itself is killed, the child ends only because its input ends. Linux
+could signal it then (PR_SET_PDEATHSIG), but that needs code between fork and exec, which is unsafe beside threads,
+fires when the *thread* that started the child ends, and reaches only the child itself.
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ class ChildProcess:
         return not self._group_has_ended and group_lives(self.pid)
 
     def forget_group(self) -> None:
-        """Signal the group no more: the system may give its number to another process."""
+        """Do not signal the group any more: the system may give its number to another process."""
         self._group_has_ended = True
 
     async def end(self, grace: float | None = None) -> Ending:
@@ -158,7 +158,7 @@ class ChildProcess:
         return Ending(by, seconds, -KILL if self.returncode is None else self.returncode, left_others)
 
     async def end_group(self, grace: float | None = None) -> None:
-        """End what the child has left behind: SIGTERM, and SIGKILL after `grace` seconds."""
+        """End the processes that the child has left behind: SIGTERM, and SIGKILL after `grace` seconds."""
         self.signal_group(signal.SIGTERM)
         if not await self._group_ends_within(GRACE_SECONDS if grace is None else grace):
             self.kill()
@@ -229,7 +229,7 @@ def group_lives(group: int) -> bool:
 
 
 def run_program(command: Sequence[str], *, seconds: float, cwd: str | None = None) -> subprocess.CompletedProcess[str]:
-    """Run a program without input to its end, and return its exit code and what it wrote.
+    """Run a program without input to its end, and return its exit code and its output.
 
     Raises OSError if it cannot be started, and TimeoutError if it runs longer than `seconds`.
     """
@@ -251,7 +251,7 @@ def signal_name(number: int) -> str:
 
 
 def reason_not_started(command: Sequence[str], cwd: str | None, error: OSError | ValueError) -> str:
-    """Why a command could not be started, and what to do about it."""
+    """Return why a command could not be started, and what to do about it."""
     program = command[0]
     if isinstance(error, OSError) and cwd is not None and error.filename == cwd:
         return f"{program} cannot be started in {cwd}: {error.strerror}; look at cwd"
@@ -273,7 +273,7 @@ def reason_not_started(command: Sequence[str], cwd: str | None, error: OSError |
     return f"{program} cannot be started: {text}"
 
 
-# What provides the programs that many hosts' entries name.
+# The packages that provide the programs in many hosts' entries.
 _PACKAGES = {
     "npx": "Node.js",
     "node": "Node.js",

@@ -51,7 +51,7 @@ def replacing(path: str | os.PathLike[str], *, mode: int = 0o600, keep_owner: bo
 
 @contextmanager
 def locked(path: str | os.PathLike[str], seconds: float | None = None) -> Iterator[None]:
-    """Hold the lock of the file at `path`, which is made with mode 0600 if it is not there.
+    """Hold the lock of the file at `path`, which is created with mode 0600 if it does not exist.
 
     Raises OSError if the file cannot be opened, and TimeoutError if the lock is not free within `seconds`.
     """
@@ -69,9 +69,9 @@ def locked(path: str | os.PathLike[str], seconds: float | None = None) -> Iterat
 
 
 def try_lock(descriptor: int) -> bool:
-    """Take the lock of an open file, which its closing releases. Returns whether the lock was free."""
+    """Take the lock of an open file, which closing the file releases. Returns whether the lock was free."""
     if sys.platform == "win32":
-        return True  # it has no such locks
+        return True  # the file system has no such locks
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
@@ -80,7 +80,7 @@ def try_lock(descriptor: int) -> bool:
 
 
 def state_folder(environment: Mapping[str, str] = os.environ) -> str:
-    """Return the path of `mcpd` in the folder where this user's programs keep their state."""
+    """Return the path of the folder `mcpd` where this user's programs keep their state."""
     home = environment.get("USERPROFILE" if sys.platform == "win32" else "HOME") or os.path.expanduser("~")
     if sys.platform == "darwin":
         base = os.path.join(home, "Library", "Application Support")

@@ -44,7 +44,7 @@ class Access(Struct, frozen=True, kw_only=True):
     """Whether another application embeds the server, so that there is no command line."""
 
     def remedy(self, flag: str, keyword: str, value: str) -> str:
-        """Return the advice how to allow a value, as an option or as an argument."""
+        """Return the advice how to allow a value: as an option, or as an argument in Python."""
         return f"pass {keyword}=[{value!r}] to asgi_app()" if self.is_hosted else f"start it with {flag} {value}"
 
     def __repr__(self) -> str:

@@ -45,7 +45,7 @@ class MemoryChannel:
             self.other._schedule()
 
     def send_separately(self, frame: bytes, related_request_id: Id | None = None, method: str | None = None) -> None:
-        """Send a frame, as `send`: frames are always delivered one by one."""
+        """Send a frame as `send` does: frames are always delivered one by one."""
         self.send(frame, related_request_id, method)
 
     def origin(self, related_request_id: Id | None = None) -> Origin:

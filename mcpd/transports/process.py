@@ -1,8 +1,9 @@
-"""A server in a child process, spoken to over its stdin and stdout; its stderr is copied to this process's stderr.
+"""A channel to a server in a child process, over its stdin and stdout; its stderr is copied to this process's stderr.
 
-`child` starts and ends the process, `stdio` frames the messages. The copy of stderr is for people, at a limited rate
-and without blocking: a child that writes without end fills neither a log nor the memory. Control characters are
-escaped, and colours are removed.
+`child` starts and ends the process, `stdio` frames the messages. The copy of stderr is for people. It is limited in
+rate and never blocks, so that a child that writes without end fills neither a log nor the memory. Control characters
+are escaped, and colours are removed.
+
 Spec: 2025-11-25 basic/lifecycle, shutdown: close its input, wait, SIGTERM, wait, SIGKILL.
 """
 
@@ -44,9 +45,9 @@ _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
 
 class StderrCopy:
-    """Copies from the descriptor `source`, which it closes, to stderr. `name` is the name of the child there.
+    """Copies the descriptor `source`, which it closes, to stderr. `name` is the name of the child in the copy.
 
-    The end of it is kept: it is the best there is to say of a child that has died.
+    The last lines are kept: they explain best why a child has ended.
     """
 
     def __init__(self, source: int, name: str, bytes_per_second: float) -> None:
@@ -64,7 +65,6 @@ class StderrCopy:
         self._loop.add_reader(source, self._readable)
 
     def _readable(self) -> bool:
-        # Take what is there; whether there may be more.
         try:
             data = os.read(self._source, _READ_BYTES)
         except (BlockingIOError, InterruptedError):
@@ -80,12 +80,12 @@ class StderrCopy:
         return data != b""
 
     def close(self) -> None:
-        """Pass on what was written so far, and let go of the descriptor."""
+        """Copy the remaining output and close the descriptor."""
         self._read_rest()
         self._end()
 
     def last_lines(self) -> str:
-        """The last lines that the child has written, in one line; "" if it wrote none."""
+        """Return the last lines of the child's output, joined into one line; "" if it wrote none."""
         self._read_rest()
         text = _COLOURS.sub("", self._last.decode("utf-8", "replace"))
         lines = [line.strip() for line in text.splitlines() if line.strip()]
@@ -125,27 +125,26 @@ class StderrCopy:
 
 
 def _write(data: bytes) -> int:
-    # Write what stderr takes without waiting: gives how much that was.
     poll = select.poll()
     poll.register(_STDERR, select.POLLOUT)
     written = 0
-    with suppress(OSError):  # nobody reads it, or it is closed
+    with suppress(OSError):  # the reader is gone, or stderr is closed
         while written < len(data) and any(event & select.POLLOUT for _, event in poll.poll(0)):
             written += os.write(_STDERR, data[written : written + _PIECE_BYTES])
     return written
 
 
-# How much of what a child writes to stderr is passed on, in the long run.
+# The average rate at which a child's stderr is copied.
 STDERR_BYTES_PER_SECOND = 65536.0
 
-# How long a child that has closed its stdout may take to end, before its connection ends without an exit code.
+# Seconds that a child may take to end after it has closed its stdout; then its connection ends without an exit code.
 EXIT_SECONDS = 0.5
 
 _LONG_NAME = 200
 
 
 class ProcessChannel:
-    """The near end of a child process's stdin and stdout, and of its stderr unless that is ours."""
+    """The near end of a child process's stdin and stdout, and of its stderr unless the child writes to ours."""
 
     is_multiplexed = True
 
@@ -162,7 +161,7 @@ class ProcessChannel:
         self.process = process
         self._name = name or f"process {process.pid}"
         self._descriptors = (fd_in, fd_out)
-        # A server that answers line by line reads on only when its answers are taken.
+        # A server that answers line by line reads on only when its answers are read.
         self._channel = StdioChannel(fd_in, fd_out, max_frame_bytes=max_frame_bytes, always_reads=True)
         self._stderr = stderr
         self._receiver: Receiver | None = None
@@ -175,11 +174,11 @@ class ProcessChannel:
 
     @property
     def is_congested(self) -> bool:
-        """The child reads more slowly than is written to it."""
+        """Whether the child reads more slowly than this side writes."""
         return self._channel.is_congested
 
     def start(self, receiver: Receiver) -> None:
-        """Begin to read. How the child has ended is reported at the end."""
+        """Start reading. The error at the end of the connection says how the child has ended."""
         self._receiver = receiver
         self.receive = receiver.receive
         self.receive_error = receiver.receive_error
@@ -196,7 +195,7 @@ class ProcessChannel:
             self._reporting = asyncio.create_task(self._report_end_later(error))
 
     async def _report_end_later(self, error: McpdError | None) -> None:
-        # It says no more; most often because it ends, and its exit code comes a moment later.
+        # A child closes its stdout mostly because it is ending, and its exit code is known a moment later.
         with suppress(TimeoutError):
             async with asyncio.timeout(EXIT_SECONDS):
                 await self.process.wait()
@@ -217,19 +216,17 @@ class ProcessChannel:
         return kind(f"{self._name}: {text}{f'; stderr: {last_lines}' if last_lines else ''}")
 
     def _has_read_nothing(self) -> bool:
-        # Whether all that was ever sent to the child waits in the pipe, or before it: then it has done nothing of it.
-        # A child that is quick to end is gone before the first line is written, and that line is in no pipe.
         return unread(self._descriptors[1]) + self._channel.untaken_bytes == self._sent
 
     async def _watch(self) -> None:
-        # End the connection with the child: its own child processes may keep its output open.
+        # The child's own child processes may keep its output open, so the end of the pipe is not enough.
         await self.process.wait()
         self._channel.end()
         await self.process.end_group()
         self.process.forget_group()
 
     def pause(self) -> None:
-        """Read nothing until `resume`: what the child writes waits in the pipe, and then the child."""
+        """Stop reading until `resume`: the child's output fills the pipe, and then the child waits."""
         self._channel.pause()
 
     def resume(self) -> None:
@@ -250,9 +247,10 @@ class ProcessChannel:
         return Origin("stdio")
 
     async def aclose(self, reason: str = "") -> None:
-        """Close the child's input and wait for its end; help along a child that does not, and what it started.
+        """Close the child's input and wait for its end. After two seconds, end the child and everything that it
+        started.
 
-        If the caller cancels this, all of them are killed at once.
+        If the caller cancels this, they are killed at once.
         """
         if self._is_closed:
             return
@@ -274,13 +272,13 @@ class ProcessChannel:
             if self._stderr is not None:
                 self._stderr.close()
             _open.discard(self)
-            # Killed, it ends at once. If nobody waited for that, Python would warn of a child that still runs.
+            # A killed child ends at once. Without this wait, Python would warn about a child that still runs.
             with suppress(TimeoutError):
                 async with asyncio.timeout(GRACE_SECONDS):
                     await self.process.wait()
 
     def kill(self) -> None:
-        """End the child and what it started at once. Does nothing if they have ended."""
+        """Kill the child and everything that it started. Does nothing if they have ended."""
         if os.getpid() == self._owner:  # a copy of us, made by a fork, has no children here
             self.process.kill()
 
@@ -290,7 +288,7 @@ _open: WeakSet[ProcessChannel] = WeakSet()
 
 @atexit.register
 def _kill_all() -> None:
-    # A program that ends without closing its clients leaves nothing behind.
+    # A program that ends without closing its clients must leave no servers behind.
     for channel in list(_open):
         channel.kill()
 
@@ -307,7 +305,7 @@ async def open_process(
     """Start a command and return the channel to it. Raises ConfigurationError if it cannot be started.
 
     `name` is its name in error messages, by default the command. Its stderr is copied to this process's, at
-    `stderr_bytes_per_second` on average; None lets the child write to it directly.
+    `stderr_bytes_per_second` on average; with None, the child writes to it directly.
     """
     if not command or not all(isinstance(part, str) for part in command):
         raise ConfigurationError(f"{command!r}: a command is a list of strings, the program first")

@@ -2,7 +2,7 @@
 
 `mcpd trace`, `mcpd serve --wire-log`, the preview and programs with a `Client` write this format, and `mcpd trace show`
 reads it. docs/tracing.md describes it. The file is written on a thread, so that passing on a message never waits for
-the disk, or only for a bounded time. A recording holds what people asked and what they got: only its owner may read it.
+the disk, or only for a bounded time. A recording contains users' data, so only its owner may read it.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ MAX_DECODED_BYTES = 16 * 1024 * 1024
 # How many bytes may wait for the disk.
 MAX_PENDING_BYTES = 32 * 1024 * 1024
 
-# How long `record` waits for the disk when too much is pending. After that the bytes are left out and counted.
+# Seconds that `record` waits for the disk when too much is pending. After that, bytes are left out and counted.
 PATIENCE_SECONDS = 1.0
 
 Source: TypeAlias = Literal["host", "server", "stderr"]
@@ -58,14 +58,14 @@ _TAIL_BYTES = 256
 _MALFORMED = (DecodeError, ValidationError, UnicodeDecodeError, RecursionError)
 _ID = re.compile(rb'"id"\s*:\s*(-?\d{1,18}\b|"[^"\\]{0,100}")')
 _METHOD = re.compile(rb'"method"\s*:\s*"([\w/.-]{1,100})"')
-# What clients carry between rounds, and tickets into sessions and tasks. `masking` does not know these names.
+# Values that clients carry between rounds, and ids that open sessions and tasks. `masking` does not know these names.
 _TICKETS = frozenset(("requeststate", "sessionid", "mcpsessionid"))
 
 encode_record = Encoder().encode
 
 
 class Recording(Struct, frozen=True):
-    """How messages are written."""
+    """How messages are recorded."""
 
     max_bytes: int = 1024 * 1024
     """A longer message is cut to this size, in bytes."""
@@ -167,7 +167,6 @@ def to_record(source: str, line: Line, seconds: float, recording: Recording) -> 
 
 
 def _message(data: bytes, recording: Recording) -> bytes | None:
-    # The message as JSON on one line, without its secrets; None if the data is not a JSON object or array.
     data = data.strip()
     if data[:1] not in (b"{", b"["):
         return None
@@ -184,7 +183,6 @@ def _message(data: bytes, recording: Recording) -> bytes | None:
 
 
 def _shortened(value: Any, most: int, name: str = "") -> Any:
-    # The value with its texts cut, and without anything below the name of a secret.
     if value is not None and (is_secret(name) or name.lower().replace("-", "").replace("_", "") in _TICKETS):
         return value if isinstance(value, str) and value.startswith("<masked") else "<masked>"
     if isinstance(value, dict):
@@ -211,7 +209,6 @@ def _identity(data: bytes, size: int, tail: bytes) -> dict[str, Any]:
 
 
 def _add_text(record: dict[str, Any], data: bytes, recording: Recording) -> None:
-    # Add a line, or its beginning, to its record: as text, or in base64 if it is not UTF-8.
     data = data[: recording.max_bytes]
     try:
         text = data.decode()

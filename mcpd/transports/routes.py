@@ -45,10 +45,10 @@ def values_between(fixed: Sequence[str], path: str) -> list[str] | None:
 
 
 def values_across(fixed: Sequence[str], path: str, wide: Collection[int]) -> list[str] | None:
-    """As `values_between`, but the values at the indexes in `wide` may contain "/".
+    """Return the values as `values_between` does, but those at the indexes in `wide` may contain "/".
 
-    How much one value takes decides what others can be. So a pass from the end collects every place where a text can
-    be, such that the rest matches. Then the earlier values take the farthest of these places.
+    The length of one value limits the others. A pass from the end therefore collects every place of each fixed text at
+    which the rest still matches. Then the earlier values take the farthest of these places.
     """
     if not path.startswith(fixed[0]):
         return None
@@ -81,7 +81,6 @@ def values_across(fixed: Sequence[str], path: str, wide: Collection[int]) -> lis
 
 
 def _up_to(places: Collection[int], length: int) -> list[int]:
-    # Return for each character the last of these places up to it, or -1.
     found, last = [], -1
     for at in range(length + 1):
         if at in places:

@@ -53,14 +53,13 @@ _LOOK_SECONDS = 0.25
 
 
 def _is_hung_up(fd: int) -> bool:
-    # Return whether the peer has closed its sending side, even if there are bytes left to read.
     poll = select.poll()
     poll.register(fd, getattr(select, "POLLRDHUP", 0))
     return bool(poll.poll(0))
 
 
 class Wakeup(Struct, eq=False):
-    """Wakes what waits for something to happen. There is no future while nothing waits."""
+    """Wakes tasks that wait for an event. A future exists only while something waits."""
 
     _future: asyncio.Future[None] | None = None
 
@@ -76,9 +75,9 @@ class Wakeup(Struct, eq=False):
 
 
 class DelayedResults(Struct, eq=False):
-    """Holds frames until the peer has read everything before them, for one second and 1 MiB at most.
+    """Holds frames until the peer has read everything before them, for at most one second and 1 MiB.
 
-    `is_read` returns whether that is so; without it, the owner calls `release`.
+    `is_read` returns whether the peer has done so; without `is_read`, the owner calls `release`.
     """
 
     _loop: asyncio.AbstractEventLoop
@@ -99,7 +98,7 @@ class DelayedResults(Struct, eq=False):
             self._set_timer()
 
     def release(self, leaving: int = 0) -> None:
-        """Send all held frames but the last `leaving`."""
+        """Send all held frames except the last `leaving`."""
         while len(self._held) > leaving:
             _, frame = self._held.popleft()
             self._bytes -= len(frame)
@@ -218,7 +217,7 @@ class StdioChannel:
     # -- reading -----------------------------------------------------------------------------
 
     def end(self) -> None:
-        """The writer has gone: read what is left in the pipe and stop, even if other processes hold it open."""
+        """Read the rest of the pipe and stop: the writer has exited, though other processes may hold the pipe open."""
         if self._has_ended:
             return
         os.set_blocking(self._fd_in, False)
@@ -337,8 +336,8 @@ class StdioChannel:
         return True
 
     def _is_refused(self, frame: bytes, queued: int) -> bool:
-        # Whether a large answer, the last that was queued, finds no memory behind those that nobody reads.
-        # An error has taken its place then.
+        # A large response that is the last in the queue is refused if the unread ones before it have used up the
+        # memory.
         if self._always_reads or self._charge.set(self._unsent_bytes + queued):
             return False
         answer = OversizedMessage(frame[:END_BYTES], b"")
@@ -353,7 +352,7 @@ class StdioChannel:
 
     @property
     def untaken_bytes(self) -> int:
-        """Bytes that were sent but are not in the pipe: they wait here, or were lost with the reader."""
+        """Bytes that were sent but are not in the pipe: they are still queued here, or were lost with the reader."""
         return self._lost_bytes + self._unsent_bytes + sum(len(frame) + 1 for frame in self._out)
 
     def send_separately(self, frame: bytes, related_request_id: Id | None = None, method: str | None = None) -> None:
@@ -384,13 +383,14 @@ class StdioChannel:
             try:
                 written = os.write(self._fd_out, data)
             except OSError:
-                written = 0  # full, or broken: the long way finds out which
+                written = 0  # full or broken; the slower path below finds out which
             if written == len(data):
                 return
             data = memoryview(data)[written:]
 
         is_first = not self._unsent
-        # A large frame is not copied to put a newline behind it; it is the last, as nothing waits behind it.
+        # A large frame is not copied only to append a newline. It is always the last one, because it is written at
+        # once.
         for part in (data,) if large is None else (data, large, b"\n"):
             if part:
                 self._unsent.append(memoryview(part))
@@ -450,14 +450,12 @@ class StdioChannel:
             self._loop.remove_writer(self._fd_out)
 
     def _relax(self) -> None:
-        # Everything is written: wake up senders and the reader.
         if self.is_congested:
             self.is_congested = False
             self._read_on()
         self._drained.wake()
 
     def _break(self, error: OSError) -> None:
-        # The reader of the output has gone.
         self._is_broken = True
         self._drop()
         self._lose(f"stdout is closed: {error.strerror}")

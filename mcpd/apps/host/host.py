@@ -266,7 +266,7 @@ class Host:
         return self._tools.tools.get(name)
 
     def app_tools(self) -> dict[str, OfferedTool]:
-        """Return the tools that Views offer, under names for the model that tell the View (APP-H-25)."""
+        """Return the tools that Views offer, under names for the model that identify the View (APP-H-25)."""
         found: dict[str, OfferedTool] = {}
         for view in self._views.values():
             names = model_names(view.call.name, view.id, view.app_tools, {*self._tools.tools, *found})
@@ -298,7 +298,7 @@ class Host:
     ) -> ToolCall:
         """Call a tool for the model. Returns the finished call, with its `result` and whether it `has_view`.
 
-        Raises LocalProtocolError for a tool that the model may not see, and whatever a client raises.
+        Raises LocalProtocolError for a tool that the model may not see, and the errors of a client.
         """
         call = self.begin_call(name)
         await call.run(arguments if arguments is not None else {}, on_progress=on_progress)

@@ -227,7 +227,7 @@ class ShownView:
             raise
 
     async def close(self, reason: str = "closed by the host") -> events.Closed | events.Failed:
-        """Close the View, and return how it ended. It is gone when it answers or its time is up."""
+        """Close the View, and return how it ended. The View is gone once it has answered or its time is up."""
         self.apply(lambda machine: machine.teardown(reason, self._loop.time()))
         return await asyncio.shield(self.ended)
 

@@ -1,7 +1,7 @@
-"""One showing of a View in the browser: it records what the View does, and sends it requests of its own.
+"""One showing of a View in the browser: it records the behaviour of the View, and sends it requests of its own.
 
 All messages between the state machine of the host and the frame pass through a `Trial`. It can therefore send requests
-that the host would not send, and keeps the answers to those from the state machine.
+that the host would not send, and hide their answers from the state machine.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ class Trial:
             page.on(name, listener)
 
     def leave_page(self) -> None:
-        # The next trial uses the page.
+        # The page is reused for the next trial.
         for name, listener in self._page_listeners.items():
             self.page.remove_listener(name, listener)
 

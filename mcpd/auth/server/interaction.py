@@ -185,7 +185,7 @@ class Interaction:
             log.warning("A sign-in from %s failed", printable(address))
             return self._sign_in_page(transaction, _WRONG)
 
-        # Only this pair: a right password says nothing about other names and addresses.
+        # Only this pair: the right password proves nothing about other names and addresses.
         core.pair_throttle.succeeded(pair)
         transaction.upstream = None  # from an earlier sign-in with a provider
         return await self._signed_in(transaction, User(name, user.name or name, "users", "", user.scopes))

@@ -129,7 +129,7 @@ class Upstream:
     # -- the provider's endpoints ------------------------------------------------------------
 
     async def _reach(self) -> Reach:
-        # The operator has configured the issuer, so its endpoints may be at addresses of the same kind.
+        # The operator has configured the issuer, so its endpoints may be at addresses of the same kind as the issuer's.
         return await reach_from(self._provider.issuer)
 
     async def _discovered(self) -> dict[str, Any]:

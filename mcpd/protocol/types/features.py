@@ -240,7 +240,7 @@ class PromptArgument(Wire, kw_only=True):
     name: str
     title: str | None = None
     description: str | None = None
-    # A default made by a function is written too: clients that know no default read false as well as true.
+    # A default from a function is written to the wire, so that clients without defaults read false as well as true.
     required: bool = field(default_factory=bool)
 
 

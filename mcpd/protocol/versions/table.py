@@ -63,7 +63,7 @@ Versions: TypeAlias = Collection[str] | None
 
 
 class Revision(Struct, kw_only=True, frozen=True):
-    """What one revision changed against the one before it (the oldest: everything it has).
+    """The changes of one revision compared with the one before it; for the oldest revision, everything that it has.
 
     The classes of `types.interaction` are given by name, so that most servers do not load that module.
     """
@@ -154,7 +154,7 @@ _Plan = tuple[tuple[tuple[str, Any], ...], tuple[str, ...], tuple[Back, ...]]
 
 
 class Version:
-    """One protocol version: its methods, and the shapes of its messages."""
+    """One protocol version: its methods and the shapes of its messages."""
 
     def __init__(self, position: int) -> None:
         past = [_revision(name) for name in _ORDER[: position + 1]]

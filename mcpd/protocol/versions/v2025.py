@@ -116,7 +116,6 @@ _2025_06_18 = Revision(
 
 
 def _older_form(params: ElicitFormParams) -> ElicitFormParams:
-    # Convert a form to older schemas, which had `enum` with `enumNames` and defaults for booleans only.
     schema = params.requested_schema
     members = {name: _older_member(name, member) for name, member in schema.get("properties", {}).items()}
     older = {key: value for key, value in schema.items() if key != "$schema"} | {"properties": members}
@@ -141,7 +140,6 @@ def _older_member(name: str, member: dict[str, Any]) -> dict[str, Any]:
 
 
 def _one_block(message: SamplingMessage) -> SamplingMessage:
-    # Return the message with its single content block; older messages could not hold several.
     content = message.content
     if not isinstance(content, list):
         return message

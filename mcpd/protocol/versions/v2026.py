@@ -77,9 +77,8 @@ def wrapped_content(result: CallToolResult) -> CallToolResult:
 
 
 def _marked(meta: dict[str, Any] | Raw | None) -> dict[str, Any]:
-    # Return `_meta` with FastMCP's mark for wrapped data, so that its client unwraps them.
-    #
-    # FastMCP also has a keyword for the schema, but strict validators refuse it.
+    # FastMCP's client unwraps values with this mark. FastMCP also has a keyword for the schema, but strict validators
+    # refuse it.
     known = decode(meta, type=dict[str, Any]) if isinstance(meta, Raw) else meta or {}
     mark = known.get("fastmcp")
     return {**known, "fastmcp": {**(mark if isinstance(mark, dict) else {}), "wrap_result": True}}

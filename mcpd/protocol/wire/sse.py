@@ -114,7 +114,7 @@ class SseReader:
             events.append(SseEvent(b"", self._name, is_oversized=True))
 
     def _keep(self, piece: bytes) -> None:
-        # A piece of a line: all of it while it may become data, else only what tells which field it is.
+        # A piece of a line is kept whole while it may become data; of other lines, only enough to recognize the field.
         if self._line_bytes > self._max:
             return
 
@@ -160,7 +160,7 @@ class SseReader:
             self._data.clear()
 
     def _dispatch(self, events: list[SseEvent]) -> None:
-        # End the current event. An event without data only sets the id.
+        # An event without data only sets the id.
         self.last_id = self._id
         if (self._data or self._is_oversized) and not self._is_reported:
             events.append(SseEvent(bytes(self._data or b""), self._name, self._is_oversized))

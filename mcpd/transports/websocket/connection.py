@@ -46,7 +46,7 @@ _REASON_BYTES = 123
 _TEXT, _CONT, _BINARY = Opcode.TEXT, Opcode.CONT, Opcode.BINARY
 _CLOSE, _PONG = Opcode.CLOSE, Opcode.PONG
 
-# How pings begin that are sent to learn whether all before them was read; their number follows.
+# Payload prefix of the pings that find out whether everything before them was read; their number follows.
 _ASK = b"mcpd-"
 
 A = TypeVarTuple("A")
@@ -73,7 +73,7 @@ class Opening(Protocol):
 
 
 class ConnectionOwner(Protocol):
-    """The state that the connections of one server share, see `server.Endpoint`."""
+    """The state that all connections of one server share: see `server.Endpoint`."""
 
     limits: WebSocketLimits
     connections: CountedConnections[WebSocketChannel]
@@ -143,7 +143,7 @@ class WebSocketChannel(asyncio.Protocol):
         self.is_open = self._was_open = False
         self.is_held = owner is None
         self.is_congested = False
-        # Whether data arrived since the last ping timer.
+        # Whether data has arrived since the last ping timer.
         self._was_heard = False
         self._was_pinged = False
         # The bytes that the peer had read at the last ping timer.
@@ -151,7 +151,7 @@ class WebSocketChannel(asyncio.Protocol):
 
         # Whether a close frame was sent, and the peer's is awaited.
         self._is_leaving = False
-        # Whether the peer has sent a close frame.
+        # Whether the peer has also sent a close frame.
         self._is_agreed = False
         self._ended: McpdError | None = None
         self._is_closing = self._has_ended = self._has_reported = self._is_lost = False
@@ -190,7 +190,7 @@ class WebSocketChannel(asyncio.Protocol):
             owner.connections.add(self)
             self._set_timer(self._limits.open_timeout, stream.abort)
             if owner.is_closed or owner.connection_limit.is_exceeded:
-                # Accepted in the last moment before the listening socket was closed.
+                # Accepted just before the listening socket was closed.
                 stream.abort()
                 return
 
@@ -205,7 +205,7 @@ class WebSocketChannel(asyncio.Protocol):
             return
 
         framing = self._framing
-        if framing.state is CLOSED:  # nothing more is read of it
+        if framing.state is CLOSED:  # no more of its data is read
             return
         framing.receive_data(data)
         self._partial_bytes += len(data)
@@ -253,7 +253,7 @@ class WebSocketChannel(asyncio.Protocol):
         self.is_congested = True
         transport = self._transport
         if self._owner is not None and self.is_open and transport is not None and not transport.is_closing():
-            # A client that does not read gets no more work done.
+            # A client that does not read its responses must not start more work.
             transport.pause_reading()
 
     def resume_writing(self) -> None:
@@ -304,7 +304,7 @@ class WebSocketChannel(asyncio.Protocol):
         self._flush(farewell)
 
     def turn_out(self, is_meant: Callable[[Principal], bool]) -> None:
-        """Close the connection if it belongs to one of these principals."""
+        """Close the connection if its principal matches."""
         if self._fields is not None and is_meant(self._fields.user):
             self.fail(CloseCode.POLICY_VIOLATION, "token revoked")
 
@@ -340,10 +340,10 @@ class WebSocketChannel(asyncio.Protocol):
         self._events += frames
         self._is_agreed = frames[-1].opcode is _CLOSE
         if read <= SMALL:
-            self._partial_bytes = 0  # or what is too small to be counted
+            self._partial_bytes = 0  # or data too small to be counted
             return
 
-        for frame in frames:  # written in the shortest way, by a client
+        for frame in frames:  # the header of a client's frame, in its shortest form
             size = len(frame.data)
             self._partial_bytes -= size + (6 if size < 126 else 8 if size < 65536 else 14)
         self._partial_bytes = min(read, max(0, self._partial_bytes))
@@ -369,7 +369,7 @@ class WebSocketChannel(asyncio.Protocol):
         self._is_pushing = True
         events, taken, is_server = self._events, 0, self._owner is not None
         try:
-            for frame in events:  # whoever ends it in between clears them
+            for frame in events:  # closing the connection in between clears the frames
                 if self.is_held or (self.is_congested and is_server):
                     break
                 taken += 1
@@ -388,17 +388,17 @@ class WebSocketChannel(asyncio.Protocol):
 
     def _take(self, frame: Frame) -> None:
         receiver, opcode, part = self._receiver, frame.opcode, frame.data
-        frame.data = b""  # the library's parser holds its last frame until the next one is whole
+        frame.data = b""  # the library keeps its last frame until the next one is complete
         if receiver is None or self._has_reported or (self._is_leaving and opcode is not _CLOSE):
             return
 
         if opcode is _TEXT:
-            data = bytes(part)  # not all releases of the library give bytes
+            data = bytes(part)  # some releases of the library return other types than bytes
             if not frame.fin:
                 self._fragments = bytearray(data)
                 return
         elif opcode is _CONT:
-            assert self._fragments is not None  # else the library has failed the connection
+            assert self._fragments is not None  # otherwise the library has already failed the connection
             # One buffer, not a list: many small fragments must not cost more than their bytes.
             self._fragments += part
             if not frame.fin:
@@ -437,7 +437,7 @@ class WebSocketChannel(asyncio.Protocol):
     def send(self, frame: bytes, related_request_id: Id | None = None, method: str | None = None) -> None:
         """Queue one text frame. The frames of one iteration are written together, unless they are many."""
         framing = self._framing
-        if not self.is_open or framing.state is not OPEN:  # its close frame may wait behind what is worked on now
+        if not self.is_open or framing.state is not OPEN:  # its close frame may come next
             return
 
         framing.send_text(frame)
@@ -471,10 +471,10 @@ class WebSocketChannel(asyncio.Protocol):
         # Write the queue; `farewell` first, if only the end is left to be written.
         transport = self._transport
         writes = self._framing.data_to_send()
-        if not writes or transport is None or self._is_lost:  # uvloop's transports raise once they are gone
+        if not writes or transport is None or self._is_lost:  # uvloop's transports raise after they were closed
             return
 
-        is_last = not writes[-1]  # the library's word for the end of our side
+        is_last = not writes[-1]  # the library marks the end of our side with an empty piece
         if is_last and len(writes) == 1:
             writes = [farewell]
         elif len(writes) > 1 and self._unflushed_bytes <= _JOIN_BYTES:
@@ -520,9 +520,6 @@ class WebSocketChannel(asyncio.Protocol):
             self._timer = None
 
     def _check_alive(self) -> None:
-        # Every so often: ping a peer that was silent, give up one that did not answer.
-        # Anything that arrives is a sign of life. While we do not read because the peer does not, what it takes is; its
-        # answer to a ping would wait behind that.
         limits, transport = self._limits, self._transport
         if transport is None or not self.is_open or not limits.ping_interval:
             return
@@ -598,7 +595,6 @@ class WebSocketChannel(asyncio.Protocol):
             self._resume_reading()
 
     def _end(self, cause: str = "") -> None:
-        # An open connection has ended: find out why, and notify the receiver.
         self.is_open = False
         if not self._was_open:
             return
@@ -614,7 +610,7 @@ class WebSocketChannel(asyncio.Protocol):
             if self._ended is not None and self._owner is not None:
                 log.info("%s: %s", printable(self.peer or "a local peer"), printable(self._ended))
 
-        if self._owner is not None:  # nothing more is done for its client
+        if self._owner is not None:  # no more work is done for its client
             self._events.clear()
             self._fragments = None
             self.is_held = False
@@ -646,7 +642,7 @@ def _hang_up(transport: asyncio.Transport, *, is_agreed: bool) -> None:
     if is_agreed or not transport.can_write_eof():
         transport.close()
         return
-    # Closing here would answer what the peer still sends with a reset, and lose our reason.
+    # Closing the socket here would reset the connection if the peer still sends, and our reason would be lost.
     try:
         transport.write_eof()
     except OSError:  # the peer has reset it

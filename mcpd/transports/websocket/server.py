@@ -88,7 +88,7 @@ class Handshake:
         protocol = self.framing
         start = 0
         if is_tls(data, self._peer()):
-            data += b"\n"  # ends the line, which is refused at once
+            data += b"\n"  # end the line, which is then refused
 
         while start < len(data) and protocol.handshake_exc is None:
             end = data.find(b"\n", start) + 1 or len(data)
@@ -130,7 +130,7 @@ class Handshake:
             return  # the connection is lost
 
         self._task = None
-        if task.cancelled():  # with all that runs in the event loop
+        if task.cancelled():  # cancelled together with the event loop
             self._connection.abort()
             return
 
@@ -147,7 +147,7 @@ class Handshake:
     def _answer(self, request: Request, found: _Known, rest: bytes) -> None:
         protocol = self.framing
         refusal = found if isinstance(found, Refusal) else self._endpoint.refuse(request)
-        headers = RequestHeaders.of(_raw_fields(request))  # those of the library raise for a header that came twice
+        headers = RequestHeaders.of(_raw_fields(request))  # the library's own headers raise if a header is repeated
         accept = headers.get("accept")
         if refusal is None:
             response = protocol.accept(request)

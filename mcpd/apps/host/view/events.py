@@ -1,4 +1,4 @@
-"""The events with which the state machine of a View informs the program.
+"""The events that the state machine of a View reports to the program.
 
 The program answers each `Ask` exactly once with `View.answer`, `View.deny` or `View.fail`, even after an `Abort`. After
 an `Abort` the answer is not sent, but the request no longer counts as open. All other events need no answer.
