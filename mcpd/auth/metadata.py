@@ -21,7 +21,7 @@ INSIDE = "/oauth-protected-resource"
 
 
 def split_url(url: str) -> SplitResult | None:
-    """Return the parts of an http or https URL; None for anything else."""
+    """Return the parts of an http or https URL, otherwise None."""
     try:
         parts = urlsplit(url)
         is_url = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0

@@ -254,7 +254,7 @@ class GroupMember:
             self._report()
 
     async def _close(self, client: Client) -> None:
-        # The loss of a connection that is being closed is no news.
+        # Nobody needs to be notified that a connection is lost while it is being closed.
         client.on_lost = None
         try:
             await client.aclose()

@@ -108,7 +108,7 @@ class ClientRequest(PendingRequest, kw_only=True, eq=False):
     """The task that carries it over a connection of its own. It must be interrupted when the request is settled."""
 
     def restart(self, now: float, *, is_stopped: bool) -> None:
-        """Restart the clock after progress. `is_stopped`: it stands still, because the server waits for us."""
+        """Restart the clock after progress. With `is_stopped` it stops while the server waits for this client."""
         timeout, latest = self.timeout, self.latest
         if timeout is None or latest is None:
             return
@@ -455,7 +455,7 @@ class ClientSession:
         if message.method == "ping":
             # Both sides may send pings, even during the handshake.
             self._send_answer(Result(message.id, {}), message.id, message.method)
-        # Two requests with one id could not be told apart when the server cancels one of them.
+        # Two requests with one id could not be distinguished when the server cancels one of them.
         elif message.id in self.in_flight:
             self._send_error(InvalidRequest(ID_IN_USE), message.id, message.method)
         elif version is None or message.method not in version.server_requests:

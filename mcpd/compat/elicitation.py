@@ -108,7 +108,7 @@ class ScalarElicitationType(Generic[T]):
 async def elicit(session: Any, message: str, response_type: Any, title: str | None, description: str | None) -> Any:
     """Ask with a form for a value, a choice, a model or a dataclass. Raises TypeError for other types."""
     if response_type is None:
-        # Version 4 has no default any more: an empty form cannot be told from a confirmation.
+        # Version 4 has no default any more, because an empty form cannot be distinguished from a confirmation.
         raise TypeError("ctx.elicit() requires a response_type. Use `bool` for a confirmation.")
 
     schema, kind = _form(response_type)

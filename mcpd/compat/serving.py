@@ -1,4 +1,4 @@
-"""What the servers of all libraries share that turn functions into tools: `HighLevelServer`, and their settings.
+"""The base of all servers that turn functions into tools: `HighLevelServer`, and its settings.
 
 The class has the server's identity, the ways to run it, its ASGI application and its custom HTTP routes. Settings are
 arguments of a constructor, environment variables (FASTMCP_…), or defaults.

@@ -13,7 +13,7 @@ from msgspec import Struct
 
 
 class Method(Struct, frozen=True, kw_only=True):
-    """What is special about one method."""
+    """The properties of one method."""
 
     # The server capability that the method belongs to. Only lists are served without it.
     capability: str = ""

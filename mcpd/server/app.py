@@ -446,7 +446,7 @@ class Server(ServerCore, BuiltInMethods):
 
 
 async def _run_all(functions: Sequence[Callable[..., Any]], exchange: Exchange, params: object) -> None:
-    # Run an author's functions for a notification. One that fails does not keep the others from running.
+    # If one function fails, the others still run.
     from mcpd.server.context.context import Context
     from mcpd.server.context.peer import is_failure
     from mcpd.server.functions.threads import run_in_thread

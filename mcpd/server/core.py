@@ -215,7 +215,7 @@ class ServerCore:
         self._connections.updated(uri)
 
     def protect(self, authenticate: Authenticator | None) -> None:
-        """Check the scopes of authenticated users from now on. Whoever serves calls this with its authenticator."""
+        """Check the scopes of authenticated users from now on. Callers that serve pass their authenticator."""
         if authenticate is None:
             return
         from mcpd.transports.authentication import Protection
@@ -226,7 +226,7 @@ class ServerCore:
         self.catalog.guard(protection=protection)
 
     def allow_frames(self, size: int) -> None:
-        """Send messages of up to `size` bytes, if that is more than 64 MiB, because a transport accepts as many."""
+        """Send messages of up to `size` bytes, if that is more than 64 MiB and a transport accepts as many."""
         self._max_frame_bytes = max(self._max_frame_bytes, size)
 
     def http_app(

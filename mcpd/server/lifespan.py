@@ -1,10 +1,10 @@
 """A server's lifespan: an author's context manager, such as a database, that is open for the whole process.
 
 Theory of operation. The context manager is entered and left in one task of its own, as task groups and cancel scopes
-inside it require. Whoever needs it first opens it: `mcpd serve` before it listens, an ASGI server at its start,
-otherwise the first call, for which that call and all others wait. It is closed when its last holder releases it: a
-program, a served process, an ASGI application or a client in this process. Without holders it is closed with its event
-loop, which cancels the task.
+inside it require. The first user opens it: `mcpd serve` before it listens, an ASGI server at its start, otherwise the
+first call, for which that call and all others wait. It is closed when its last holder releases it: a program, a served
+process, an ASGI application or a client in this process. Without holders it is closed with its event loop, which
+cancels the task.
 """
 
 from __future__ import annotations

@@ -203,7 +203,7 @@ def checked_seconds(given: Any, where: str) -> float | None:
 
 
 def one_authenticator(auth: Any, authenticate: Any) -> Any:
-    """Return the authenticator, which may be given in one of two ways. Raises ConfigurationError."""
+    """Return the authenticator, which may be given as `auth` or as `authenticate`. Raises ConfigurationError."""
     if auth is not None and authenticate is not None:
         raise ConfigurationError("auth= and authenticate= exclude each other")
     return authenticate if auth is None else auth

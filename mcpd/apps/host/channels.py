@@ -198,7 +198,7 @@ class Relay:
         hosts: Iterable[str] = (),
         limits: WebSocketLimits | None = None,
     ) -> None:
-        # `origin` is that of the page (`http://host:port`), `hosts` are further names of this machine.
+        # `origin` is the origin of the page (`http://host:port`), `hosts` are further names of this machine.
         self._address = parse(address)
         scheme, found, place = origin.lower().partition("://")
         if scheme not in ("http", "https") or not found or not place or any(char in place for char in "/?#, *"):

@@ -63,7 +63,7 @@ class DocumentCache:
         self._changes = 0
 
     async def get(self, uri: str) -> ViewDocument:
-        """Return the document to show now. Raises ConfigurationError if there is none, or the review refused it."""
+        """Return the document to show now. Raises ConfigurationError if it does not exist or was refused."""
         lock = self._locks.setdefault(uri, asyncio.Lock())
         # Views that open at the same time share one reading.
         async with lock:

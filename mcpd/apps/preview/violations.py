@@ -1,4 +1,4 @@
-"""What a policy or a sandbox stops a View from doing, and what the app must declare or do instead.
+"""Actions of a View that a policy or a sandbox stops, and what the app must declare or do instead.
 
 Violations of a policy are posted as JSON to `report-uri`: by the guest, which has the policy of the View, or by the
 proxy, whose policy keeps the View in its place. The script of the guest reports what a sandbox stops without an error.

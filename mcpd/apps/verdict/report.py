@@ -107,7 +107,7 @@ class Check(Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class _Report(Struct, kw_only=True, rename="camel"):
-    """What the reports about an app and about all apps share."""
+    """The members that the report about one app and the report about all apps share."""
 
     checks: list[Check] = field(default_factory=list)
     seconds: float = 0.0
@@ -184,7 +184,7 @@ class AppReport(_Report, kw_only=True):
 
 
 class AppsReport(_Report, kw_only=True):
-    """The report about all apps of a server. `checks` are those of the server as a whole.
+    """The report about all apps of a server. `checks` are the checks of the server as a whole.
 
     The lines of `failures` and `warnings` about an app begin with its URI.
     """

@@ -1,4 +1,4 @@
-"""What the endpoints receive and send: clients, their documents and redirect URIs, parameters, answers and errors.
+"""Data that the endpoints receive and send: clients, their documents and redirect URIs, parameters, answers and errors.
 
 The client ID of most clients is the URL of the document that describes them.
 

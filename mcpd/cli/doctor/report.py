@@ -17,7 +17,7 @@ class Step(Struct, frozen=True, kw_only=True):
     # One or two words, the same for every server.
     name: str
     status: Status
-    # What was found.
+    # The result of the check, in words.
     text: str
     # What to do about it; may be empty.
     advice: str = ""

@@ -138,7 +138,7 @@ class _Pump(threading.Thread):
             self.join(_POLL_SECONDS)
             left = seconds if self._is_writing and waits_for_reader() else left - _POLL_SECONDS
         if self.is_alive():
-            # What has already arrived is still passed on.
+            # Data that has already arrived is still passed on.
             os.write(self._wake, b"x")
             self.join(seconds)
 

@@ -71,7 +71,7 @@ class Refusal(AuthorizationFailed):
 
 
 def choose_method(listed: Sequence[str] | None, secret: str | None) -> str:
-    """Return an authentication method of those that the server lists. Raises AuthorizationFailed if there is none."""
+    """Return an authentication method from the server's list. Raises AuthorizationFailed if no method fits."""
     if secret is None:
         return "none"
     # Spec: RFC 8414 2: without a list, the method is Basic.

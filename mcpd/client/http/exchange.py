@@ -346,7 +346,9 @@ async def post_message(requester: Requester, message: OutgoingMessage) -> None:
 
 
 async def post_request(requester: Requester, inbound: Inbound, message: OutgoingMessage) -> None:
-    """Send a request, and deliver its response and all other messages of its stream. Raises why there is none."""
+    """Send a request, and deliver its response and all other messages of its stream. Without a response, raises the
+    reason.
+    """
     assert message.id is not None
     reply = await _post(requester, message, partial(inbound.hold, message.id))
     try:

@@ -474,7 +474,7 @@ def read_host(host: Host, name: str, environment: Mapping[str, str] = os.environ
 
 
 def servers_of_host(host: Host, files: list[str]) -> dict[str, Any]:
-    """The entries of several files; those of the first ones take precedence."""
+    """Return the entries of several files; entries of the first files take precedence."""
     return {name: entry for path in reversed(files) for name, entry in host_servers(host, path).items()}
 
 

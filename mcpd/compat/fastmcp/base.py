@@ -162,7 +162,7 @@ class Store:
 
     def add(self, component: Any) -> Any:
         """Add a component. Returns the one that has its key. Raises ValueError if duplicates are errors."""
-        # Versions of a component stand beside each other, and only equal ones replace each other.
+        # Different versions of a component are kept side by side; only an equal version is replaced.
         key = component.identity, component.version
         if key in self._by_key:
             if self.on_duplicate == "error":

@@ -314,7 +314,8 @@ class FunctionPrompt(Prompt):
                 parsed = adapter.validate_python(value)
             except ValueError:
                 return adapter.validate_json(value)
-            # What is more than a text is JSON if it can be: "[1]" for `list[int] | str`.
+            # If the annotation allows more than text, a value that is valid JSON is parsed: "[1]" for `list[int] |
+            # str`.
             try:
                 return parsed if isinstance(parsed, str) else adapter.validate_json(value)
             except ValueError:
@@ -386,7 +387,7 @@ def _result(value: Any, mime_type: str | None, meta: dict[str, Any] | None) -> R
     meta = public_meta(meta)
     if isinstance(value, (str, bytes)):
         return ResourceResult([ResourceContent(value, mime_type, meta)])
-    # Each content may have a `_meta` of its own, which goes before that of the resource.
+    # The `_meta` of a single content takes precedence over the `_meta` of the resource.
     if isinstance(value, list) and value and isinstance(value[0], ResourceContent):
         result = ResourceResult(value)
         if meta is not None:

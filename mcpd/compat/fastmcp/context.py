@@ -1,4 +1,4 @@
-"""What a function of `fastmcp` can receive besides its arguments: the `Context`, and dependencies.
+"""Values that a function of `fastmcp` can receive besides its arguments: the `Context`, and dependencies.
 
 A context keeps state for each session, and sends requests to the client. A dependency is the default of a parameter.
 """

@@ -355,7 +355,7 @@ def _block(item: Any) -> Any:
     if isinstance(item, bytes):
         try:
             return TextContent(text=item.decode())
-        # There is no block for bytes without a MIME type.
+        # Bytes without a MIME type fit into no content block.
         except UnicodeDecodeError:
             return TextContent(text=b64encode(item).decode())
     return TextContent(text=item if isinstance(item, str) else _ANYTHING.dump_json(item, fallback=str).decode())

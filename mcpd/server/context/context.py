@@ -157,8 +157,8 @@ class RequestInfo:
 
     @property
     def is_cancelled(self) -> bool:
-        """Whether the client cancelled the request. An async tool is stopped; a plain one should check this now and
-        then.
+        """Whether the client cancelled the request. An `async` tool is stopped; a plain function should check this from
+        time to time.
         """
         return not self._exchange.call.is_open
 

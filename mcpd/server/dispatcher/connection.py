@@ -74,8 +74,9 @@ _NO_LISTENERS: Mapping[str, NotificationListener] = {}
 class ServerConnection:
     """One channel, its session, and the calls that run for it. Create it on the event loop's thread.
 
-    It is the `peer` of every exchange. `listeners` handle the client's notifications by method, except for those of the
-    protocol itself. `to_builtins` converts log data to JSON values, `heartbeat` is `Settings.heartbeat`.
+    It is the `peer` of every exchange. `listeners` handle the client's notifications by method, except for
+    notifications of the protocol itself. `to_builtins` converts log data to JSON values. `heartbeat` is
+    `Settings.heartbeat`.
     """
 
     __slots__ = ("_batches", "_ended", "_frame_hooks", "_get_state_codec", "_is_ending", "_on_closed", "_outgoing",
@@ -108,7 +109,7 @@ class ServerConnection:
         # Thousands of connections may be idle, or serve a single request: these are created when they are needed.
         # The tasks of calls and of notification listeners that are not done.
         self._tasks: set[asyncio.Task[Any]] | None = None
-        # The calls that wait for something, with their tasks. Over HTTP the task is that of the POST.
+        # The calls that wait for something, with their tasks. Over HTTP this is the task of the POST.
         self._running: dict[Call, asyncio.Task[Any]] | None = None
         # The calls whose responses belong to a batch.
         self._batches: dict[Call, _BatchResponse] | None = None
@@ -172,7 +173,7 @@ class ServerConnection:
     def on_closed(self, callback: Callable[[Any], object]) -> None:
         """Call `callback` with the connection, immediately, when the client sends nothing more.
 
-        Unlike `ended` this needs no future, of which there would be one for each of thousands of idle connections.
+        Unlike `ended`, this needs no future; thousands of connections may be idle.
         """
         self._on_closed = (*self._on_closed, callback)
 
@@ -201,7 +202,7 @@ class ServerConnection:
             hooks.frame_sent(frame, related_request_id, method)
 
     def method_of(self, request_id: object) -> str:
-        """Return the method of the server's own request with this id; empty if there is none."""
+        """Return the method of the server's own request with this id; empty for an unknown id."""
         return "" if self._outgoing is None else self._outgoing.method_of(request_id)
 
     # -- ending ------------------------------------------------------------------------------
@@ -352,7 +353,7 @@ class ServerConnection:
         return True
 
     def _begin(self, call: Call, *, hand_back: bool = False) -> Coroutine[Any, Any, bytes | None] | bytes | None:
-        # Run a call's handler. Returns the response, or a coroutine if the handler has to be awaited.
+        # Most handlers do not wait, so most responses need no coroutine.
         session = self.session
         try:
             handler = self.handlers.get(call.method)
@@ -438,7 +439,7 @@ class ServerConnection:
     # -- notifications of the client, and batches --------------------------------------------
 
     def receive_message(self, message: Message) -> bool:
-        """Handle a decoded message that is not a request. Returns False if there is no memory for it."""
+        """Handle a decoded message that is not a request. Returns False if the memory budget does not allow it."""
         if isinstance(message, Notification):
             params = self.session.receive_notification(message)
             if params is None:
@@ -610,7 +611,9 @@ class ServerConnection:
 
     @property
     def state_codec(self) -> RequestStateCodec:
-        """The codec that seals the states of multi round-trip requests. Raises LocalProtocolError if there is none."""
+        """The codec that seals the states of multi round-trip requests. Raises LocalProtocolError on a server without
+        one.
+        """
         if self._get_state_codec is None:
             raise LocalProtocolError("this connection has no key to seal states with")
         return self._get_state_codec()

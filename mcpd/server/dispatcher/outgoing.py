@@ -63,7 +63,7 @@ class OutgoingRequests:
             del response  # it holds the exception that it raised here, whose traceback holds this frame
 
     def method_of(self, request_id: object) -> str:
-        """Return the method of the pending request with this id; empty if there is none."""
+        """Return the method of the pending request with this id; empty for an unknown id."""
         request = self.pending.get(request_id)
         return "" if request is None else request.method
 

@@ -96,7 +96,7 @@ def with_help(cls: C) -> C:
 
 
 def _with_text(documented: str, text: str) -> str:
-    # Append to a docstring with its indentation, which is that of its last line. `cleandoc` would slow every start.
+    # The text gets the indentation of the docstring's last line. `cleandoc` would slow every start.
     written = documented.rstrip(" ")
     margin = documented[len(written) :]
     return f"{written.rstrip()}\n\n" + "\n".join(f"{margin}{line}" for line in text.split("\n"))

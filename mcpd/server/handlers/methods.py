@@ -84,7 +84,7 @@ def _capabilities(catalog: Catalog, exchange: Exchange) -> ServerCapabilities:
     active = catalog.active_extensions(exchange)
     extensions = {name: catalog.extensions.get(name, {}) for name in sorted(active)}
     offers = catalog.offers
-    # Without a session there are no later notifications, and no level or subscription is kept.
+    # A session without state keeps no level or subscription, and no notifications follow later.
     keeps = not exchange.call.session.is_stateless
     changes = ListChanged(list_changed=keeps)
     return ServerCapabilities(

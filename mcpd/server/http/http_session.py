@@ -185,7 +185,7 @@ class HttpSession:
         self.send(frame, related_request_id)
 
     def origin(self, related_request_id: Id | None = None) -> Origin:
-        """Return the origin of a running request; otherwise that of the session."""
+        """Return the origin of a running request, otherwise the origin of the session."""
         reply = self._reply(related_request_id)
         return Origin("http", self.user) if reply is None else reply.request.origin()
 

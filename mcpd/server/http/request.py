@@ -231,7 +231,7 @@ class HttpRequest:
         await self.answer(refusal.status, body, kind, [*fields, *headers])
 
     def written(self, refusal: Refusal) -> tuple[bytes, list[Header]]:
-        """Return the body of a refusal and its headers, of which the first is the type."""
+        """Return the body of a refusal and its headers; the first header is the content type."""
         kind, body = refusal.body(self.header(b"accept"))
         fields = [(name.lower().encode(), value.encode()) for name, value in refusal.headers]
         return body, [(b"content-type", kind.encode()), *fields]

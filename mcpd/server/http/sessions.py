@@ -143,7 +143,7 @@ class Sessions:
         return self._by_id.get(session.id) is session
 
     async def get(self, session_id: str, request: HttpRequest) -> HttpSession | None:
-        """Return the session of a request, also one that began in another process; None if there is none.
+        """Return the session of a request, also one that began in another process; None for an unknown session.
 
         Raises Unavailable if that cannot be determined now.
         """

@@ -181,7 +181,8 @@ class Tracing:
         return span
 
     def _link(self, span: Any, above: Any) -> None:
-        # Link the span that surrounds this one, such as that of an ASGI server. The parent is the client's span.
+        # A span that surrounds this one, such as the span of an ASGI server, is linked. The parent is the client's
+        # span.
         around, parent = self._api.get_current_span(), self._api.get_current_span(above)
         surrounding = around.get_span_context()
         if surrounding.is_valid and surrounding.span_id != parent.get_span_context().span_id:

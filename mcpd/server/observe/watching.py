@@ -347,5 +347,5 @@ class Embedded:
 
 
 async def _nobody(request: ObserverRequest) -> ObserverResponse:
-    # Answer no request: there is no socket.
+    # No socket is listened on, so no request arrives.
     return ObserverResponse(404, b"")

@@ -112,7 +112,7 @@ class Unwritable(TypeError):
 def _load(
     data: bytes | str | os.PathLike[str], mime_type: str, types: dict[str, str], beginnings: dict[bytes, str]
 ) -> tuple[bytes, str]:
-    # Return the content and its MIME type: the given one, otherwise that of the file's name or of the first bytes.
+    # Return the content and its MIME type: the given type, otherwise the type of the file's name or of the first bytes.
     if isinstance(data, bytes):
         content, where = data, "bytes"
     else:

@@ -1,4 +1,4 @@
-"""Rules for entries: who may see them and who may use them.
+"""Rules that decide which callers may see an entry, and which may use it.
 
 Visibility rules are applied in `visibility.py`, scopes in `handlers/access.py`. Switches are `Server.enable` and
 `Server.disable`; the last one that matches an entry decides. A condition is a function that decides for each request

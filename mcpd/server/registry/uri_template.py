@@ -2,7 +2,7 @@
 
 `{var}` matches one path segment, `{+var}` and `{#var}` may contain "/" and everything else, `{.var}`, `{/var}`,
 `{;var}`, `{?var}` and `{&var}` bring their own separator; each may name several variables. Level 4 (`{var:3}`,
-`{var*}`) is refused, because a match could not tell what was cut off or joined.
+`{var*}`) is refused, because a match cannot reconstruct values that were cut off or joined.
 
 The RFC defines expansion only. Matching follows these rules:
 

@@ -347,7 +347,7 @@ class Tree:
     # -- what lists show ---------------------------------------------------------------------
 
     def title_and_description(self, path: str, title: str = "", description: str = "") -> tuple[str, str]:
-        # What the author wrote in the file comes first, then what the index has.
+        # The title and description in the file take precedence over the index.
         head = self.head(path)
         return head.title or title or title_of(path), head.description or description
 

@@ -1,4 +1,4 @@
-"""What the host sends to a View: requests (ping, teardown, calls of the tools of the View), and notifications.
+"""Messages of the host to a View: requests (ping, teardown, calls of the tools of the View), and notifications.
 
 Each request has a deadline. `view` decides what the answers mean for the View. The tools belong to the document:
 another `ui/initialize` and the end of the View remove them. Annotations of a View's tools decide what the user is

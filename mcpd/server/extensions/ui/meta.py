@@ -31,7 +31,7 @@ Csp: TypeAlias = UiCsp | Mapping[str, Iterable[str]]
 # Any of camera, microphone, geolocation, clipboardWrite.
 Permissions: TypeAlias = UiPermissions | Iterable[str] | Mapping[str, Any]
 
-# Who may call a tool.
+# The callers that may use a tool.
 Visibility: TypeAlias = Sequence[Literal["model", "app"]]
 
 _AUDIENCES: Final = ("model", "app")

@@ -56,7 +56,7 @@ class ImageOptions(ViewOptions, total=False):
     images: Sequence[str]
     """Origins whose images are shown, for results that are addresses."""
     alt: str
-    """The alternative text of the image; by default that of the result."""
+    """The alternative text of the image; by default the text in the result."""
 
 
 class FormOptions(ViewOptions, total=False):

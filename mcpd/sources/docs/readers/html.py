@@ -30,7 +30,7 @@ _MAX_DEEP = 200
 _LANGUAGE = re.compile(r"(?:language|lang|highlight|brush)[-:]([A-Za-z0-9_+#]+)")
 _UNNAMED_LANGUAGES = ("default", "none", "text", "notranslate")
 _SPACES = re.compile(r"[ \t\r\n\f]+")
-# Noncharacters that stand for Markdown's backslashes and for those of the text during the conversion.
+# Noncharacters that replace Markdown's backslashes and the backslashes of the text during the conversion.
 _MARK, _SLASH = "\ufdd0", "\ufdd1"
 _LINKS = re.compile(r"(?<=\])[(\[:]|<(?=[A-Za-z/!?])")
 _ESCAPES = re.compile(rf"{_SLASH}(?=[!-/:-@\[-`{{-~\s{_MARK}{_SLASH}]|\Z)")
