@@ -338,7 +338,9 @@ class GroupLists:
             if collision not in self._logged:
                 self._logged.add(collision)
                 entry = f"the {kind} {collision.name} of the server {collision.hidden}"
-                log.warning("%s is hidden by the one of %s", printable(entry), printable(collision.server))
+                log.warning(
+                    "%s is hidden by an entry of %s with the same name", printable(entry), printable(collision.server)
+                )
         self._owners[kind], self._collisions[kind] = owners, collisions
         return merged
 

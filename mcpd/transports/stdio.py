@@ -540,7 +540,7 @@ def claim() -> tuple[int, int]:
     """
     for fd, name in enumerate(("stdin", "stdout")):
         if not _is_open(fd):
-            raise ConfigurationError(f"{name} is closed; --stdio needs both, as a host that starts it gives them")
+            raise ConfigurationError(f"{name} is closed; --stdio needs stdin and stdout, as a host provides them")
 
     if not _is_open(2):
         # Otherwise the next file that is opened would become stderr.

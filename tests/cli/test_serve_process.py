@@ -554,7 +554,7 @@ def test_without_stdin_or_stdout_it_says_so(child: Child, closed: int) -> None:
     done = run(child, preexec_fn=lambda: os.close(closed), **how)
     assert done.returncode == 1
     assert done.stderr.decode().splitlines() == [
-        f"mcpd: {('stdin', 'stdout')[closed]} is closed; --stdio needs both, as a host that starts it gives them"
+        f"mcpd: {('stdin', 'stdout')[closed]} is closed; --stdio needs stdin and stdout, as a host provides them"
     ]
 
 

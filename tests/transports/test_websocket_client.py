@@ -153,11 +153,11 @@ async def test_the_handshake_offers_mcp_and_carries_headers() -> None:
         ("HTTP/1.1 302 Found\r\nLocation: http://else.where/\r\n\r\n",
          "redirects to http://else.where/, which is not followed", HttpError),
         ("HTTP/1.1 302 Found\r\nLocation: /a\r\nLocation: /b\r\n\r\n", "redirects to /a, /b, which", HttpError),
-        ("SSH-2.0-OpenSSH\r\n", "what answered speaks no WebSocket: ", TransportError),
-        ("", "what answered speaks no WebSocket: connection closed while reading HTTP status line", CannotConnect),
-        ("HTTP/1.1 101 Switching Protocols\r\n\r\n", "speaks no WebSocket: ", TransportError),
+        ("SSH-2.0-OpenSSH\r\n", "the server does not speak WebSocket: ", TransportError),
+        ("", "the server does not speak WebSocket: connection closed while reading HTTP status line", CannotConnect),
+        ("HTTP/1.1 101 Switching Protocols\r\n\r\n", "does not speak WebSocket: ", TransportError),
         ("HTTP/1.1 101 X\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Accept: x\r\n\r\n",
-         "speaks no WebSocket: ", TransportError),
+         "does not speak WebSocket: ", TransportError),
     ],
 )  # fmt: skip
 async def test_a_refusal_says_status_and_first_line(answer: str, said: str, kind: type[Exception]) -> None:
@@ -211,8 +211,8 @@ def free_port() -> int:
         ({"Host": "x"}, "the header Host cannot be set"),
         ({"Sec-WebSocket-Key": "x"}, "cannot be set"),
         ({"a b": "x"}, "cannot be set"),
-        ({"A": "x\r\nB: y"}, "no single line of plain text"),
-        ({"A": "\u20ac"}, "no single line of plain text"),
+        ({"A": "x\r\nB: y"}, "must be a single line of plain text"),
+        ({"A": "\u20ac"}, "must be a single line of plain text"),
     ],
 )
 async def test_headers_that_cannot_be_sent(headers: dict[str, str], said: str) -> None:
@@ -428,7 +428,7 @@ async def test_tls(certificate: tuple[Path, Path]) -> None:
         assert type(raised.value) is TransportError
         with pytest.raises(TransportError, match=r"is not trusted: .*"):
             await open_websocket(f"wss://127.0.0.1:{port}/mcp", ca_file=str(certificate[0]))
-        with pytest.raises(ConfigurationError, match="no certificates can be read of it"):
+        with pytest.raises(ConfigurationError, match="it contains no readable certificates"):
             await open_websocket(f"wss://localhost:{port}/mcp", ca_file="/nowhere.pem")
 
     async def no_tls(peer: Peer) -> None:

@@ -150,7 +150,7 @@ async def test_what_is_no_handshake_is_told_so(request_: bytes) -> None:
         peer.send(request_)
         status, _, body = await peer.response()
         assert status == 400
-        assert "speaks WebSocket" in body
+        assert "serves WebSocket only" in body
         assert await peer.reader.read() == b""
 
 

@@ -257,7 +257,7 @@ class Relay:
 
     def _check_listening(self) -> None:
         if not self._is_listening:
-            raise ConfigurationError("the relay does not listen")
+            raise ConfigurationError("the relay is not listening; call listen() first")
 
 
 class _ViewEndpoint(Endpoint):

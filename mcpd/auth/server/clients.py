@@ -243,7 +243,7 @@ def public_reason(error: FetchError) -> str:
 
     If the host did not respond, the reason is general, because it would otherwise reveal internal names and addresses.
     """
-    log.info("A document of a client's: %s", printable(error))
+    log.info("The document of a client cannot be used: %s", printable(error))
     return error.reason if error.status else "it cannot be reached"
 
 

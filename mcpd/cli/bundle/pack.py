@@ -163,7 +163,7 @@ def _served(folder: str, exclude: tuple[str, ...]) -> tuple[str, tuple[str, ...]
     first = os.path.basename(servers[0])
     if served := [name for name in FOLDERS if name != "apps" and os.path.isdir(os.path.join(folder, name))]:
         raise ConfigurationError(
-            f"{folder} has the server {first} beside {served[0]}/, and a bundle has one of them: mcpd "
+            f"{folder} has the server {first} beside {served[0]}/, and a bundle contains only one of them: run mcpd "
             f"bundle {first}, or mcpd bundle {os.path.basename(folder)} --exclude {first}"
         )
     if len(servers) > 1:

@@ -129,7 +129,9 @@ def bundle_package(url: str, digest: str) -> Package:
     parts = urlsplit(url)
     if parts.scheme != "https" or parts.hostname not in _FORGES or "/releases/" not in parts.path:
         text = "the registry accepts bundles of releases on GitHub and GitLab"
-        raise ConfigurationError(f"--bundle-url {url.partition('?')[0]}: {text}, as https://github.com/…/releases/…")
+        raise ConfigurationError(
+            f"--bundle-url {url.partition('?')[0]}: {text}, such as https://github.com/…/releases/…"
+        )
     if "mcp" not in url.lower():
         raise ConfigurationError("--bundle-url: the registry requires `mcp` somewhere in it: name the file NAME.mcpb")
     return Package(registry_type="mcpb", identifier=url, file_sha256=digest, transport=_STDIO)

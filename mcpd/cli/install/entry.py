@@ -196,7 +196,7 @@ def make_entry(
     for variables of a server that is not started.
     """
     if sum(given is not None for given in (target, url, command or None)) > 1:
-        raise ConfigurationError("give only one of TARGET, --http URL and a command behind --")
+        raise ConfigurationError("give only one of TARGET, --http URL and a command after --")
     env, headers = env or {}, headers or {}
     for name, value in [*env.items(), *headers.items()]:
         if not _is_text(name + value):
@@ -287,7 +287,7 @@ def _named(target: str | None, command: Sequence[str], url: str | None) -> Named
 
     named = parse(target if target is not None else url or "")
     if url is not None and not isinstance(named, UrlTarget):
-        raise ConfigurationError(f"{url}: --http needs the URL of a running server, as http://127.0.0.1:8080/mcp")
+        raise ConfigurationError(f"{url}: --http needs the URL of a running server, such as http://127.0.0.1:8080/mcp")
     return named
 
 

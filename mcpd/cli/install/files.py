@@ -227,7 +227,7 @@ class Journal:
             if fingerprint(now.data) != record.after and not force:
                 kept = f"; its previous content is in {record.backup}" if record.backup else ""
                 raise ConfigurationError(
-                    f"{path} was changed since, and was left as it is{kept}; mcpd uninstall removes one "
+                    f"{path} has changed since, and was left as it is{kept}; mcpd uninstall removes one "
                     "entry, --force restores the whole file"
                 )
             data = read(record.backup).data if record.backup else None

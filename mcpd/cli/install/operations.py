@@ -121,8 +121,8 @@ def plan_install(
     is_known = same_server(existing, made) and is_ours(existing, records) or existing == made
     if not is_known and not force:
         raise ConfigurationError(
-            f"{content.path}: there is another server {name!r} in it, {printable(describe_entry(existing))}; this "
-            f"one is {printable(describe_entry(made))}; use another name with --name, or replace that one with "
+            f"{content.path} has another server named {name!r}, {printable(describe_entry(existing))}; the new one "
+            f"is {printable(describe_entry(made))}; choose another name with --name, or replace the other server with "
             "--force"
         )
     if not isinstance(existing, dict):

@@ -234,8 +234,8 @@ class _Parent:
         either: list[asyncio.Future[Any]] = [worker.ready, stopped]
         done, _ = await asyncio.wait(either, timeout=_LONG_START, return_when=asyncio.FIRST_COMPLETED)
         if not done:
-            log.warning("Worker %d (pid %d) has been loading its target for %g s; kill -9 gives it up",
-                        worker.number, worker.pid, _LONG_START)  # fmt: skip
+            log.warning("Worker %d (pid %d) has been loading its target for %g s; to give it up, run kill -9 %d",
+                        worker.number, worker.pid, _LONG_START, worker.pid)  # fmt: skip
             await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
         stopped.cancel()
         return worker.ready.done() and worker.ready.result()

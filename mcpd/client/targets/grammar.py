@@ -73,7 +73,7 @@ def from_words(target: str | None, command_words: Sequence[str] = ()) -> NamedTa
     """
     if command_words:
         if target is not None:
-            raise ConfigurationError(f"use either the target {target} or a command behind --, not both")
+            raise ConfigurationError(f"use either the target {target} or a command after --, not both")
         return CommandTarget(tuple(command_words))
     return command_of(None) if target is None else parse(target)
 
@@ -162,7 +162,7 @@ def _why_not(text: str, place: str, path: str) -> str:
     if place in HOSTS or text in HOSTS:
         return _of_host(text)
     if " " in text:
-        return f"{text}: no such file; to run a command, put its words behind -- on the command line, or in a list"
+        return f"{text}: no such file; to run a command, put its words after -- on the command line, or in a list"
     first, _, last = text.rpartition(":")
     port = last.partition("/")[0]
     if port.isdigit() and first and "/" not in first:

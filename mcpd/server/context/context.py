@@ -332,7 +332,7 @@ class Context(RequestInfo):
         upstream = self._exchange.origin.user.upstream
         if upstream is None:
             raise ConfigurationError(
-                "ctx.upstream_token(): no token of a provider is kept for this user; it is where they sign in by "
+                "ctx.upstream_token(): no provider's token is stored for this user; users must sign in by a "
                 "[sign-in.NAME] with keep-tokens = true"
             )
         return await upstream()

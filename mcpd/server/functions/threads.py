@@ -298,7 +298,7 @@ class ThreadSlots:
             names = Counter(borrower.name for borrower in (*self._running, *self._without_slot))
             named = ", ".join(f"{name[:100]!r} ({count})" for name, count in names.most_common(_MOST_NAMED))
             log.warning(
-                "Calls of plain functions wait for a thread, %d now; of %d threads %d are busy, with %s",
+                "%d calls of plain functions wait for a thread: of %d threads, %d are busy, with %s",
                 waiting, self._threads, len(self._running), printable(named or "nothing", 2000),
             )  # fmt: skip
 

@@ -217,7 +217,7 @@ def _by_arguments(needs: Needs, params: Any) -> list[str]:
     except (KeyboardInterrupt, GeneratorExit):
         raise
     except BaseException as error:  # without an answer nobody is admitted
-        log.info("scopes= failed with %s", printable(type(error).__qualname__))
+        log.info("A function of scopes= failed: %s", printable(type(error).__qualname__))
         raise InvalidParams("The arguments do not identify what this call is about; see its schema") from None
 
 

@@ -123,7 +123,9 @@ def checked_public_url(url: str) -> str:
     """Return the public URL of the endpoint without a slash at its end. Raises ConfigurationError."""
     parts = urlsplit(url)
     if url and (parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment):
-        raise ConfigurationError(f"public_url {url!r}: write the whole URL of the endpoint, as https://example.com/mcp")
+        raise ConfigurationError(
+            f"public_url {url!r}: write the whole URL of the endpoint, such as https://example.com/mcp"
+        )
     return url.rstrip("/")
 
 

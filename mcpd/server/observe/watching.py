@@ -254,13 +254,13 @@ class Watching(Site):
         address = parse(settings.http)
         if self._server.authenticate is not None:
             raise ConfigurationError(
-                "--metrics http: each user of this server could read them; use a separate port, as --metrics :9464"
+                "--metrics http: each user of this server could read them; use a separate port, such as --metrics :9464"
             )
 
         if not address.path and not is_loopback(address.host) and settings.token is None:
             raise ConfigurationError(
                 f"--metrics http: {address} can be reached from other machines; require a token with --token-file FILE "
-                "or MCPD_TOKEN, or use a port of this machine only, as --metrics :9464"
+                "or MCPD_TOKEN, or use a port of this machine only, such as --metrics :9464"
             )
 
         from mcpd.server.http import HttpSettings

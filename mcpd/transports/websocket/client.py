@@ -115,7 +115,7 @@ def _tls(to: Dialed) -> SSLContext:
         return create_default_context(cafile=to.ca_file)
     except (OSError, SSLError) as error:
         raise ConfigurationError(
-            f"{to.ca_file}: no certificates can be read of it: {error.strerror or error}"
+            f"{to.ca_file}: it contains no readable certificates: {error.strerror or error}"
         ) from None
 
 
@@ -267,7 +267,7 @@ def _checked(headers: Mapping[str, str], name: str) -> dict[str, str]:
         if not is_token or field.lower() in _OURS or field.lower().startswith("sec-websocket-"):
             raise ConfigurationError(f"{name}: the header {printable(field, 100)} cannot be set; leave it out")
         if not value.isprintable() or max(value, default="") > "\xff":
-            raise ConfigurationError(f"{name}: the value of the header {field} is no single line of plain text")
+            raise ConfigurationError(f"{name}: the value of the header {field} must be a single line of plain text")
     return dict(headers)
 
 
@@ -341,7 +341,7 @@ class ClientHandshake:
         if not isinstance(error, InvalidStatus):
             cause = error.__cause__ or error
             kind = CannotConnect if isinstance(cause, EOFError) else TransportError
-            return kind(f"{name}: what answered speaks no WebSocket: {printable(str(cause), 200)}")
+            return kind(f"{name}: the server does not speak WebSocket: {printable(str(cause), 200)}")
 
         response = error.response
         challenges = tuple(response.headers.get_all("WWW-Authenticate"))

@@ -375,7 +375,7 @@ class WebSocketChannel(asyncio.Protocol):
                 taken += 1
                 self._take(frame)
         except Exception:
-            log.exception("A message could not be taken")
+            log.exception("A message could not be processed")
             self.fail(CloseCode.INTERNAL_ERROR, "internal error")
         finally:
             self._is_pushing = False
@@ -628,7 +628,7 @@ class WebSocketChannel(asyncio.Protocol):
         try:
             receiver.closed(self._ended)
         except Exception:
-            log.exception("The end of a connection could not be taken")
+            log.exception("The end of a connection could not be processed")
 
 
 def _unread_asks(asked: int, pong: bytes) -> int:

@@ -101,7 +101,7 @@ class Handshake:
         error = protocol.handshake_exc
         if error is not None:
             # Not HTTP, or a POST: the library would close the connection without a reason.
-            text = f"This port speaks WebSocket, and this was no handshake of it: {error.__cause__ or error}.\n"
+            text = f"This port serves WebSocket only, and this is not a handshake: {error.__cause__ or error}.\n"
             self._endpoint.refused(400)
             farewell = _reject(protocol, Refusal(400, text), None).serialize()
             self._connection.refuse(farewell)
@@ -141,7 +141,7 @@ class Handshake:
         # Keep data that arrives before the answer; RFC 6455 4.1 requires the client to wait.
         self._early += data
         if len(self._early) > _MOST_EARLY:
-            log.warning("Cut off %s, which did not wait for the answer to its handshake", printable(self._peer()))
+            log.warning("Disconnected %s, which did not wait for the answer to its handshake", printable(self._peer()))
             self._connection.abort()
 
     def _answer(self, request: Request, found: _Known, rest: bytes) -> None:

@@ -203,7 +203,7 @@ async def test_a_relay_that_is_closed_gives_no_addresses() -> None:
         await relay.aclose()
         go_on.set()
         for opened in (opening, relay.open_view(call)):
-            with pytest.raises(ConfigurationError, match="does not listen"):
+            with pytest.raises(ConfigurationError, match="is not listening"):
                 await opened
         assert host.views == []
 

@@ -415,7 +415,7 @@ def read_text(path: Path, data: bytes | None) -> Any:
 def test_entries_of_others_are_left_alone(home: Home) -> None:
     host = HOSTS["claude-desktop"]
     path = home.write(host, fixture(host).encode())
-    with pytest.raises(ConfigurationError, match="another server 'filesystem'"):
+    with pytest.raises(ConfigurationError, match="another server named 'filesystem'"):
         plan_install(host, "filesystem", COMMAND, str(path))
     with pytest.raises(ConfigurationError, match="mcpd did not install 'filesystem', npx -y .*--force"):
         plan_uninstall(host, "filesystem", str(path))

@@ -119,5 +119,5 @@ async def test_one_that_does_not_get_ready_is_named_once(
     worker.ready.set_result(True)
     assert await waiting
     assert [record.getMessage() for record in caplog.records] == [
-        "Worker 2 (pid 77) has been loading its target for 0.01 s; kill -9 gives it up"
+        "Worker 2 (pid 77) has been loading its target for 0.01 s; to give it up, run kill -9 77"
     ]

@@ -95,7 +95,7 @@ def test_words_of_a_command_line() -> None:
     starter = from_words(None)
     assert isinstance(starter, CommandTarget)
     assert starter.command[1:] == ("-m", "mcpd", "serve", "--stdio")
-    with pytest.raises(ConfigurationError, match=r"server\.py or a command behind --, not both"):
+    with pytest.raises(ConfigurationError, match=r"server\.py or a command after --, not both"):
         from_words("server.py", ["npx"])
 
 
@@ -121,7 +121,7 @@ def test_a_file_wins_over_nothing_and_a_configuration_over_a_file(here: Path) ->
         ("unix:", "the path of the socket is missing"),
         ("localhost:8080", "use the whole URL: http://localhost:8080/mcp"),
         ("127.0.0.1:8080/x", "use the whole URL: http://127.0.0.1:8080/x"),
-        ("npx -y server", "to run a command, put its words behind --"),
+        ("npx -y server", "to run a command, put its words after --"),
         ("cluade-code:github", "no such host; did you mean claude-code:github"),
         ("cursor", "cursor is a host with no servers in its configuration"),
         ("cursor:github", "Cursor has no configuration file at .*mcp.json"),
