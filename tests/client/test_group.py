@@ -186,7 +186,7 @@ async def test_without_prefixes_the_first_counts_and_the_others_are_told(
         names = [tool.name for tool in await group.list_tools()]
         assert names == ["who", "fails", "asks", "links", "own"]
         assert Collision("tool", "who", "a", "b") in group.collisions
-        assert "tool who of the server b is hidden by the same name of a" in caplog.text
+        assert "tool who of the server b is hidden by an entry of a with the same name" in caplog.text
         assert await group.call("who") == "a"
         assert await group.client("b").call("who") == "b"
         assert (await group.read_resource("notes://x/long")).contents[0].text == "a on x"  # type: ignore[union-attr]
