@@ -560,9 +560,9 @@ REFUSES = "the server refuses the Authorization header"
     [
         ({}, "", "", [REFUSES]),
         ({"Authorization": "Basic YTpi"}, "Authorization is not a bearer token", REFUSES, [ASKS]),
-        ({"Authorization": "Bearer old"}, "The token has expired.", REFUSES, [ASKS]),
-        ({"Authorization": "Bearer theirs"}, "The token is for another audience.", REFUSES, [ASKS]),
-        ({"Authorization": "Bearer forged"}, "The signature of the token is not valid.", REFUSES, [ASKS]),
+        ({"Authorization": "Bearer old"}, "The token has expired", REFUSES, [ASKS]),
+        ({"Authorization": "Bearer theirs"}, "The token is for another audience", REFUSES, [ASKS]),
+        ({"Authorization": "Bearer forged"}, "The signature of the token is not valid", REFUSES, [ASKS]),
         ({"Authorization": "Bearer low-token"}, "requires the scope notes.read, which the token does not have",
          "use one with the scopes notes.read", [ASKS, REFUSES]),
         ({"Authorization": "Bearer ada-token", "Origin": "https://evil.example"},

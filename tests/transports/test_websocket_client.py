@@ -144,7 +144,7 @@ async def test_the_handshake_offers_mcp_and_carries_headers() -> None:
     ("answer", "said", "kind"),
     [
         ("HTTP/1.1 401 Unauthorized\r\nContent-Length: 15\r\n\r\nNo token.\nMore.",
-         "401 Unauthorized: No token.; give a token with --token-file FILE", HttpError),
+         "401 Unauthorized: No token; give a token with --token-file FILE", HttpError),
         ("HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n", "403 Forbidden; it may require a token", HttpError),
         ("HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n", "404 Not Found; look at the path", HttpError),
         ("HTTP/1.1 405 Method Not Allowed\r\nContent-Length: 0\r\n\r\n", "For Streamable HTTP write http", HttpError),

@@ -397,7 +397,7 @@ def test_what_its_user_has_added_stays(id: str, home: Home) -> None:
 
     # Another server of that name is asked about.
     other = Entry(command="/usr/bin/mcpd", args=("serve", "--stdio", "/home/someone/other.py"))
-    with pytest.raises(ConfigurationError, match=r"'new' in it, .*my server\.py; this one .*other\.py.*--force"):
+    with pytest.raises(ConfigurationError, match=r"'new', .*my server\.py; the new one is .*other\.py.*--force"):
         plan_install(host, "new", other, str(path))
     plan = plan_install(host, "new", other, str(path), force=True)
     entry = entries_of(host, read_text(path, plan.data))["new"]
