@@ -400,7 +400,7 @@ _LONG: Final = 60
 
 
 class ArgumentParser:
-    """Parses the arguments of one function into a struct, and further arguments into values of one type (None: none).
+    """Parses the arguments of one function by its struct, and further arguments as values of one type (None: none).
 
     `reserved` is the name of the context parameter, which no argument may have.
     """
@@ -414,18 +414,18 @@ class ArgumentParser:
         # Whether decoded values may lack defaults (see `type_hooks.complete`).
         self.is_incomplete = False
 
-    def from_json(self, raw: bytes | msgspec.Raw) -> tuple[Struct, Values]:
-        """Return arguments from JSON, coerced by the schema, and further ones. b"" and null mean no arguments.
+    def from_json(self, raw: bytes | msgspec.Raw) -> Values:
+        """Return arguments from JSON, coerced by the schema. b"" and null mean no arguments.
 
         Raises ArgumentsError if they do not fit, InvalidParams if they are not a JSON object.
         """
         return self._made(read_object(raw, "arguments"), ArgumentsError)
 
-    def from_strings(self, values: Mapping[str, str | None]) -> tuple[Struct, Values]:
+    def from_strings(self, values: Mapping[str, str | None]) -> Values:
         """Return arguments from strings or None, coerced by the schema. Raises InvalidParams if they do not fit."""
         return self._made(dict(values), InvalidParams)
 
-    def _made(self, values: Values, error: type[ArgumentsError | InvalidParams]) -> tuple[Struct, Values]:
+    def _made(self, values: Values, error: type[ArgumentsError | InvalidParams]) -> Values:
         schema = self._schema()
         values = coerce(values, schema)
         extra: Values = {}
@@ -445,7 +445,7 @@ class ArgumentParser:
         if self.is_incomplete:
             complete(made)
             complete(extra)
-        return made, extra
+        return {**msgspec.structs.asdict(made), **extra}
 
     def _problems(self, values: Values, schema: Schema) -> Iterator[str]:
         types = {}

@@ -124,9 +124,8 @@ class Callee:
             )
         self.context_name, self.make_context = parameter.name, getattr(kind, "_of", _unchanged)
 
-    def _invoker(self, overrides: Overrides) -> Callable[[Struct, Values, Any], Any]:
-        # Return a function (values, further arguments, context) that calls the function by name, as decorators
-        # expect.
+    def _invoker(self, overrides: Overrides) -> Callable[[Values, Any], Any]:
+        # Return a function (values, context) that calls the function by name, as decorators expect.
         function, names, context_name, make = self.function, self._names, self.context_name, self.make_context
         if takes_positions_only(function):
             by_position = function
@@ -140,12 +139,12 @@ class Callee:
             self.is_async = True  # dependencies are awaited
             arguments = self.arguments.__struct_fields__
             calling = Calling(function, f"function {self.name!r}", self._dependencies, arguments, overrides)
-            return lambda values, extra, exchange: calling.call(
-                {**asdict(values), **extra}, {} if context_name is None else {context_name: make(exchange)}, exchange
+            return lambda values, exchange: calling.call(
+                values, {} if context_name is None else {context_name: make(exchange)}, exchange
             )
         if context_name is None:
-            return lambda values, extra, context: function(**asdict(values), **extra)
-        return lambda values, extra, context: function(**asdict(values), **extra, **{context_name: make(context)})
+            return lambda values, context: function(**values)
+        return lambda values, context: function(**values, **{context_name: make(context)})
 
     def __repr__(self) -> str:
         return f"<Callee {self.name}({', '.join(self.arguments.__struct_fields__)})>"
@@ -170,15 +169,15 @@ class Callee:
     def _caller(self) -> Function:
         invoke = self._invoke
         if self._extra is not None:
-            return lambda raw, context=None: invoke(*self._parser.from_json(raw), context)
+            return lambda raw, context=None: invoke(self._parser.from_json(raw), context)
         decode = self._decode
 
         def call(raw: bytes | Raw, context: Any = None) -> Any:
             try:
-                values = decode(raw)
+                values = asdict(decode(raw))
             except MALFORMED:
-                values, _ = self._parser.from_json(raw)
-            return invoke(values, {}, context)
+                values = self._parser.from_json(raw)
+            return invoke(values, context)
 
         return call
 
@@ -197,11 +196,11 @@ class Callee:
 
         Raises InvalidParams if they do not fit.
         """
-        return self._invoke(*self._parser.from_strings(values), context)
+        return self._invoke(self._parser.from_strings(values), context)
 
     def call_values(self, values: Values, context: Any = None) -> Any:
         """Call the function with values of its types, by parameter name."""
-        return self._invoke(self.arguments(**values), {}, context)
+        return self._invoke(asdict(self.arguments(**values)), context)
 
     @property
     def uses_request(self) -> bool:
