@@ -18,6 +18,7 @@ from msgspec import Struct
 from support.wires import META, MODERN, Wire, envelope, memory_wire
 
 from mcpd import Context, Server, elicit_form, elicit_url, list_roots, sample
+from mcpd.protocol.envelope import Opening
 from mcpd.protocol.types.features import Tool
 from mcpd.protocol.types.interaction import ToolChoice
 from mcpd.server.context import request_state
@@ -522,8 +523,8 @@ async def test_a_state_belongs_to_who_asked() -> None:
         memory_wire(server, MODERN, capabilities=capabilities) as eve,
         memory_wire(server, MODERN, capabilities=capabilities) as ada_again,
     ):
-        ada.connection.session.principal = ada_again.connection.session.principal = "ada"
-        eve.connection.session.principal = "eve"
+        ada.connection.session.opening = ada_again.connection.session.opening = Opening(principal="ada")
+        eve.connection.session.opening = Opening(principal="eve")
         state = await state_of(ada, "who")
         await refused(eve, "who", state)
         assert text(await ask(ada_again, "who", requestState=state, inputResponses={"who": ADA})) == "Hello, Ada!"

@@ -148,7 +148,7 @@ def _read_identity(params: bytes, version: str) -> ClientIdentity:
 
 def read_params(read: Any, raw: Raw) -> Any:
     """Decode params. Raises InvalidParams, which names the field, or ParseError."""
-    if raw is ABSENT or bytes(raw) == b"null":
+    if len(raw) <= len("null") and bytes(raw) in (b"", b"null"):
         raw = Raw(b"{}")
     try:
         return read(raw)

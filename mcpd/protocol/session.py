@@ -42,8 +42,8 @@ from mcpd.errors import (
     ResultTooLarge,
     UnsupportedVersion,
 )
-from mcpd.protocol.types.base import InitializeParams, Params, ProgressParams, RequestMeta
-from mcpd.protocol.versions.table import NO_EXTENSIONS, Version, Vocabulary
+from mcpd.protocol.types.base import InitializeParams, ProgressParams, RequestMeta
+from mcpd.protocol.versions.table import NO_EXTENSIONS, Reader, Version, Vocabulary
 from .budget import CALL, OVER, SMALL, Charge, ChargedTexts, client_of, weigh
 from .defaults import MAX_FRAME_BYTES
 from .envelope import (
@@ -161,7 +161,7 @@ class Call(RequestInFlight, eq=False):
         """The least severe level of log messages that the client wants; None for no messages."""
         if self.version.is_modern:
             return log_level_in(self.meta)
-        return None if self.session.is_stateless else self.session.log_level
+        return None if self.session.opening.is_stateless else self.session.log_level
 
 
 class SessionHooks:
@@ -199,47 +199,36 @@ class SessionHooks:
         """A frame was given to the channel."""
 
 
-class Session:
+class Session(Struct, eq=False, weakref=True):
     """The state of one connection. All calls come from the event loop's thread.
 
     `version` is None until the first request that fixes the era. Afterwards it is the negotiated version, or in the
-    modern era the newest one, because each call has its own. `identity` is the `_meta` of modern results
-    (`envelope.result_meta`). `hooks` are called for each call and connection; there are none unless somebody observes
-    the server.
+    modern era the newest one, because each call has its own. `hooks` are called for each call and connection; there are
+    none unless somebody observes the server. A struct, because one is made for each modern request over HTTP.
     """
 
-    __slots__ = ("client", "client_charge", "hooks", "identity", "in_flight", "is_stateless", "log_level",
-                 "max_frame_bytes", "max_in_flight", "peer", "phase", "principal", "version", "vocabulary", "watched",
-                 "__weakref__")  # fmt: skip
+    # The `_meta` of modern results (`envelope.result_meta`).
+    identity: Raw = Raw(_EMPTY)
+    max_in_flight: int = 1024
+    # Larger messages are not sent: the other side accepts as many bytes and would skip the rest.
+    max_frame_bytes: int = MAX_FRAME_BYTES
+    vocabulary: Vocabulary = NO_EXTENSIONS
+    opening: Opening = _OPENING
+    hooks: Sequence[SessionHooks] = ()
+    client: ClientIdentity = _UNKNOWN
+    # The share of the memory budget that a large description of the client takes.
+    client_charge: Charge | None = None
+    log_level: str | None = "info"
+    # The URIs of the resources that a legacy client has subscribed to.
+    watched: ChargedTexts | None = None
+    version: Version | None = None
+    phase: Phase = "new"
+    in_flight: RequestsInFlight[Call] = field(default_factory=RequestsInFlight)
 
-    def __init__(
-        self,
-        identity: Raw = Raw(_EMPTY),
-        *,
-        max_in_flight: int = 1024,
-        max_frame_bytes: int = MAX_FRAME_BYTES,
-        vocabulary: Vocabulary = NO_EXTENSIONS,
-        opening: Opening = _OPENING,
-        hooks: Sequence[SessionHooks] = (),
-    ) -> None:
-        self.identity = identity
-        self.max_in_flight = max_in_flight
-        # Larger messages are not sent: the other side accepts as many bytes and would skip the rest.
-        self.max_frame_bytes = max_frame_bytes
-        self.vocabulary = vocabulary
-        self.hooks = hooks
-        self.principal = opening.principal
-        self.peer = opening.peer
-        version = self.version = opening.version
-        self.client = _UNKNOWN
-        # The share of the memory budget that a large description of the client takes.
-        self.client_charge: Charge | None = None
-        self.log_level: str | None = "info"
-        # The URIs of the resources that a legacy client has subscribed to.
-        self.watched: ChargedTexts | None = None
-        self.phase: Phase = "new" if version is None else "modern" if version.is_modern else "initialized"
-        self.is_stateless = opening.is_stateless
-        self.in_flight: RequestsInFlight[Call] = RequestsInFlight()
+    def __post_init__(self) -> None:
+        version = self.version = self.opening.version
+        if version is not None:
+            self.phase = "modern" if version.is_modern else "initialized"
 
     def restore(self, client: ClientIdentity, *, is_initialized: bool, log_level: str | None) -> None:
         """Continue a legacy session of another process. This session was opened in its version."""
@@ -259,7 +248,7 @@ class Session:
     @property
     def owner(self) -> str:
         """The client behind the connection, for per-client limits (`client_of`); "" if unknown."""
-        return client_of(self.peer, self.principal)
+        return client_of(self.opening.peer, self.opening.principal)
 
     def watch(self, uri: str) -> int:
         """Subscribe the client to a resource. Returns its number of subscriptions.
@@ -338,10 +327,15 @@ class Session:
     def _open_modern(self, request: Request) -> Call:
         # Open a call whose version is in its own `_meta`, or where no version is known yet.
         #
-        # The faults are reported in the order of the specification: envelope, version, method, params.
-        head: Params = read_params(read_head, request.params)
-        meta = head.meta
-        method = request.method
+        # The faults are reported in the order of the specification: envelope, version, method, params. Params without
+        # a fault are decoded once, as those of the newest version; of others the envelope is read first.
+        method, newest = request.method, table.get(table.MODERN[-1])
+        read = self._reader(method, newest)
+        try:
+            params: Any = (read or read_head)(request.params)
+        except MALFORMED:
+            params, read = read_params(read_head, request.params), None
+        meta = params.meta
 
         # A legacy client, or a modern one without its envelope: the method decides.
         if (self.version is None or method == "initialize") and has_no_envelope(meta):
@@ -352,20 +346,25 @@ class Session:
                 return self._initialize(request)
             newest_legacy = table.get(table.NEWEST_LEGACY)
             if method == "ping":
-                return Call(request.id, request.method, self, request.params, newest_legacy, head, meta)
+                return Call(request.id, request.method, self, request.params, newest_legacy, params, meta)
             if not table.is_known_method(method) and self.vocabulary.request(newest_legacy, method) is None:
                 raise MethodNotFound(f"Method not found: {method}")
 
         version = check_envelope(meta, is_fixed=self.version is not None)
-        read = version.lookup(method) if method in version.requests else self.vocabulary.request(version, method)
-        if read is None:
-            raise MethodNotFound(f"Method not found: {method}")
+        if read is None or version is not newest:
+            read = self._reader(method, version)
+            if read is None:
+                raise MethodNotFound(f"Method not found: {method}")
+            params = read_params(read, request.params)
 
-        params = read_params(read, request.params)
         check_optional(params.meta)
         if self.version is None and method != "server/discover":
-            self.phase, self.version = "modern", table.get(table.MODERN[-1])
+            self.phase, self.version = "modern", newest
         return Call(request.id, request.method, self, request.params, version, params, params.meta)
+
+    def _reader(self, method: str, version: Version) -> Reader | None:
+        # Return the decoder for the params of a request; None for an unknown method.
+        return version.lookup(method) if method in version.requests else self.vocabulary.request(version, method)
 
     def _initialize(self, request: Request) -> Call:
         params: InitializeParams = read_params(read_initialize, request.params)

@@ -161,7 +161,7 @@ class _Rounds(Asking):
                 # For example 1e999: valid JSON, but not a number that Python can hold.
                 raise InvalidParams(f"arguments: {explain(error)}") from None
         subject = subject_of(params) or None
-        return _encode_sorted([self._call.session.principal, self._call.method, subject, arguments or None])
+        return _encode_sorted([self._call.session.opening.principal, self._call.method, subject, arguments or None])
 
     async def _ask(self, questions: dict[str, Question], timeout: float | None) -> dict[str, Any]:
         unanswered = {key: question for key, question in questions.items() if key not in self._answers}

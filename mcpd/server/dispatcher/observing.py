@@ -97,7 +97,7 @@ class _ObserverHooks(SessionHooks):
 
     def _observed(self, session: Session, request: Request | Call) -> ObservedCall:
         return ObservedCall(
-            self._number, request.id, request.method, principal=session.principal, transport=self._transport
+            self._number, request.id, request.method, principal=session.opening.principal, transport=self._transport
         )
 
     def connection_opened(self) -> None:

@@ -302,7 +302,7 @@ class ResultLimit(_Limit):
 
 
 def _owner(request: MiddlewareRequest) -> str:
-    return request._exchange.call.session.principal
+    return request._exchange.call.session.opening.principal
 
 
 def _size_of(block: Any) -> int:

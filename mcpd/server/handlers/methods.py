@@ -85,7 +85,7 @@ def _capabilities(catalog: Catalog, exchange: Exchange) -> ServerCapabilities:
     extensions = {name: catalog.extensions.get(name, {}) for name in sorted(active)}
     offers = catalog.offers
     # A session without state keeps no level or subscription, and no notifications follow later.
-    keeps = not exchange.call.session.is_stateless
+    keeps = not exchange.call.session.opening.is_stateless
     changes = ListChanged(list_changed=keeps)
     return ServerCapabilities(
         logging={} if keeps else None,
@@ -99,7 +99,7 @@ def _capabilities(catalog: Catalog, exchange: Exchange) -> ServerCapabilities:
 
 def check_session(exchange: Exchange) -> None:
     """Raise MethodNotFound for a request without a session, for which nothing can be kept."""
-    if exchange.call.session.is_stateless:
+    if exchange.call.session.opening.is_stateless:
         raise MethodNotFound(f"Method not found: {exchange.call.method} needs a session, and this request has none")
 
 

@@ -76,7 +76,7 @@ class MiddlewareRequest:
         those behind a proxy on a unix socket, are one caller, since they can open any number of connections.
         """
         session = self._exchange.call.session
-        known = session.principal or client_of(session.peer)
+        known = session.opening.principal or client_of(session.opening.peer)
         if known:
             return known
         return "unknown address" if self.context.transport in OPEN_TO_MANY else f"connection {id(session)}"

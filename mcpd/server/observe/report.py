@@ -164,7 +164,7 @@ def running(connections: Iterable[Any]) -> Running:
         if session is None:
             continue
         clients["" if session.version is None else session.version.name] += 1
-        sessions += session.is_initialized and not session.is_stateless
+        sessions += session.is_initialized and not session.opening.is_stateless
         for call in session.in_flight:
             in_flight += 1
             if len(calls) < MOST_CALLS:

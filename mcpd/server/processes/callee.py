@@ -256,7 +256,7 @@ class _RemoteCall:
             meta=_read_meta(call.raw).meta if call.meta is not None else NO_JSON,
             capabilities=Raw(encode(client.capabilities)),
             info=NO_JSON if client.info is None else Raw(encode(client.info)),
-            log_level=None if session.is_stateless else session.log_level,
+            log_level=None if session.opening.is_stateless else session.log_level,
             user=UserData(
                 user.subject,
                 user.issuer,
