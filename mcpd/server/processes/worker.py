@@ -373,7 +373,7 @@ class ServerPeer:
         """See `ResumableChannel`."""
         self.worker.say("close_stream", None)
 
-    def say(self, method: str, params: Any, related_request: Call | None = None) -> None:
+    def notify_nowait(self, method: str, params: Any, related_request: Call | None = None) -> None:
         """See `Peer`."""
         self.worker.say(method, params)
 

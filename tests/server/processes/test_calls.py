@@ -214,7 +214,7 @@ async def test_a_thousand_cancelled_calls_leave_nothing(processes: Server) -> No
             request, _ = await begin(wire, tool)
             wire.cancel(request)
         (one,) = pools()
-        await until(lambda: len(one._workers) <= 1)
+        await until(lambda: one._ending == 0)
         await wire.text("pid")
         assert (one._ending, one._busy, len(one._waiting)) == (0, 0, 0)
         assert len(os.listdir("/proc/self/fd")) == before
