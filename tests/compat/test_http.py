@@ -104,6 +104,32 @@ async def test_a_session_belongs_to_a_user_and_its_stream_ends_with_the_token() 
         assert await peer.event() is None
 
 
+CACHED = """
+    from fastmcp import FastMCP
+    from fastmcp.server.dependencies import get_http_headers
+    from fastmcp.server.middleware.caching import ResponseCachingMiddleware
+
+    mcp = FastMCP("cached")
+    mcp.add_middleware(ResponseCachingMiddleware())
+    runs = []
+
+    @mcp.tool
+    def mine() -> str:
+        runs.append(1)
+        return f"{len(runs)} {get_http_headers(include={'authorization'})['authorization']}"
+"""
+
+
+async def test_a_result_is_cached_for_one_credential_even_if_a_proxy_checks_it() -> None:
+    async with serving(served(CACHED)) as port:
+        texts = []
+        for user in ("ann", "ann", "bob"):
+            headers = {"Authorization": f"Bearer {user}"}
+            answer = await port.ask(post(call("tools/call", {"name": "mine", "arguments": {}}), headers))
+            texts.append(answer.messages[-1]["result"]["content"][0]["text"])
+        assert texts == ["1 Bearer ann", "1 Bearer ann", "2 Bearer bob"]
+
+
 @pytest.mark.parametrize(
     ("options", "said"),
     [

@@ -20,9 +20,9 @@ from typing import Any, ClassVar, Generic, Literal, TypeAlias, TypeVar
 
 import pydantic_core
 
-from mcpd.compat.auth import caller_token
 from mcpd.compat.errors import McpError, NotFoundError, ValidationError
 from mcpd.compat.install import refuse
+from mcpd.compat.lowlevel.session import current_exchange
 from mcpd.compat.types.features import TextContent
 from mcpd.errors import as_told
 from mcpd.protocol.printable import printable
@@ -466,9 +466,10 @@ class ResponseCachingMiddleware(Middleware):
         if not seconds or settings.get("enabled") is False or not is_included:
             return await call_next(context)
 
-        # A result may depend on the caller, so it is cached for the same caller only.
-        user = caller_token()
-        caller = None if user is None else (user.client_id, user.subject, tuple(user.scopes))
+        # A result may depend on the caller, so it is cached for the same caller only. A session knows callers apart
+        # whose credentials are checked by a proxy or by a tool.
+        exchange = current_exchange.get(None)
+        caller = None if exchange is None else (exchange.call.session.opening.principal, exchange.origin.user.scopes)
         key = context.method, pydantic_core.to_json(context.message, fallback=str), caller
         cached = self._cached.get(key)
         if cached is not None and cached[0] > time.monotonic():
