@@ -190,7 +190,9 @@ for module, names in (
         delattr(module, name)
 sys.platform = "win32"
 import mcpd.cli.commands.call, mcpd.cli.commands.install, mcpd.cli.commands.serve
-import mcpd.server.http.listener, mcpd.server.serving
+import mcpd.cli.install.files, mcpd.server.http.listener, mcpd.server.serving
+
+mcpd.cli.install.files.read("no such file.json")
 """
 
 

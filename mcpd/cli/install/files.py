@@ -60,7 +60,7 @@ def read(path: str) -> Content:
     target = os.path.realpath(path)
     try:
         # Without O_NONBLOCK, opening a pipe of that name would wait for its writer.
-        with open(target, "rb", opener=lambda path, flags: os.open(path, flags | os.O_NONBLOCK)) as file:
+        with open(target, "rb", opener=lambda path, flags: os.open(path, flags | getattr(os, "O_NONBLOCK", 0))) as file:
             found = os.fstat(file.fileno())
             if not stat.S_ISREG(found.st_mode):
                 raise ConfigurationError(f"{path} is not a file")
