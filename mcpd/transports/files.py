@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 import tempfile
@@ -28,8 +29,11 @@ def replacing(path: str | os.PathLike[str], *, mode: int = 0o600, keep_owner: bo
     """Open a new file for writing that takes the place of `path` at the end of the block.
 
     If the block raises, the file stays as it was. `mode` is the mode of the new file; with `keep_owner` it belongs to
-    the owner and group of the file that it replaces, as far as this user may set them. Raises OSError.
+    the owner and group of the file that it replaces, as far as this user may set them. Raises OSError, also if `path`
+    is there and no regular file: a device must not be replaced.
     """
+    if os.path.exists(path) and not os.path.isfile(path):
+        raise OSError(errno.EINVAL, "not a regular file", str(path))
     folder, name = os.path.split(os.path.abspath(path))
     descriptor, temporary = tempfile.mkstemp(prefix=f".{name}.", dir=folder)
     try:

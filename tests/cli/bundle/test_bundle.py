@@ -259,6 +259,15 @@ def test_mistakes(run: Run, garden: Path, tmp_path: Path, words: list[str], text
     assert len(list(tmp_path.glob("**/*.mcpb"))) == (0 if text else 1)
 
 
+def test_a_device_is_not_replaced_by_a_bundle(run: Run, garden: Path, tmp_path: Path) -> None:
+    """As root, `-o /dev/null` would otherwise end /dev/null."""
+    os.mkfifo(tmp_path / "pipe")
+    done = run("bundle", "garden/server.py", "-o", "pipe")
+    assert done.returncode == 1
+    assert "pipe cannot be written: not a regular file" in done.stderr
+    assert (tmp_path / "pipe").is_fifo()
+
+
 # ------------------------------------------------------------------------------------------- parts
 
 
