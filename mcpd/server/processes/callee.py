@@ -239,7 +239,7 @@ class _RemoteCall:
         if done.error is not None and done.error.kind == "NoTarget":
             # The next call tries it again.
             pool.forget_nursery()
-            log.error("tool %s: its process cannot import the target: %s", callee.tool, done.error.text)
+            log.error("tool %s: its process cannot import the target: %s", callee.tool, printable(done.error.text))
             raise ToolError(
                 f"The tool {callee.tool} cannot run: its process cannot import the target; details are in the log"
             )
