@@ -382,7 +382,9 @@ def as_told(error: BaseException) -> tuple[type[BaseException], BaseException, A
     place = error.__traceback__
     while place is not None and place.tb_frame.f_globals.get("__name__", "").partition(".")[0] in _CALLERS:
         place = place.tb_next
-    return type(error), error, place or error.__traceback__
+    if place is None and not hasattr(error, "__notes__"):  # an exception of another process has its traceback there
+        place = error.__traceback__
+    return type(error), error, place
 
 
 # The packages through whose frames a call reaches an author's function.
