@@ -128,6 +128,20 @@ async def test_a_cancelled_call_is_gone(processes: Server, tool: str, tmp_path: 
         await wire.quiet()
 
 
+async def test_a_process_that_never_reports_again_sends_heartbeats(
+    processes: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """PROC-20: the event loop of the server is free."""
+    monkeypatch.setattr(processes, "heartbeat", 0.01)
+    async with wire_to(processes) as wire:
+        request, pid = await begin(wire, "spin")
+        beats = [(await wire.receive())["params"] for _ in range(3)]
+        assert pid < beats[0]["progress"] < beats[1]["progress"] < beats[2]["progress"] < pid + 1
+        assert {params["message"] for params in beats} == {"still running (0 s)"}
+        wire.cancel(request)
+        await until(lambda: not is_alive(pid))
+
+
 async def test_what_it_has_started_is_gone(processes: Server) -> None:
     """PROC-02."""
     async with wire_to(processes) as wire:
