@@ -323,6 +323,8 @@ function cancelled(reason) {
 }
 function showResult(result) {
   if (views[spec.view].result) return views[spec.view].result(result);
+  const task = taskOf(result);
+  if (task) return followTask(task);
   const { phase, nodes } = resultNodes(result, spec.view);
   place(phase, ...nodes);
 }
@@ -335,4 +337,42 @@ function resultNodes(result, kind) {
   if (shown) return { phase: "shown", nodes: [shown] };
   shown = anything(result);
   return shown ? { phase: "shown", nodes: [title, shown] } : { phase: "empty", nodes: [title, empty("The result is empty.")] };
+}
+
+/* ---- Tasks: mcpd answers a call that takes long with the id of its task, and two tools that wait for it and stop it ---- */
+
+// The text may come from elsewhere, so only these two tools are called.
+const TASK = /^This still works .+ the task (\S+)\. Call (\w*task_result) .+ or (\w*task_cancel)/;
+const WORKS = /^The task still works(?:: (.*))?\. Call/s;
+const PART = / ?\(([\d.]+) of ([\d.]+)\)$/;
+
+/** The task that answers a call: its id, and the names of the tools, if it is one. */
+const taskOf = (result) => own(state.caps, "serverTools") && TASK.exec(textsOf(result)[0]);
+
+/** The result of a task. `tell(message)` is called while it works; aborting `signal` stops it. */
+async function resultOf([, id, wait, stop], tell, signal) {
+  const call = (name, more, how) => ask("tools/call", { name, arguments: { id, ...more } }, how);
+  signal.addEventListener("abort", () => call(stop));
+  for (;;) {
+    const { value, error } = await call(wait, { wait: 2 }, { signal });
+    if (error) return { isError: true, content: [{ type: "text", text: error }] };
+    const works = value.isError && WORKS.exec(textsOf(value)[0]);
+    if (!works) return value;
+    tell(works[1] ?? "");
+    await new Promise((next) => setTimeout(next, 200));  // a server that does not wait is not asked all the time
+  }
+}
+
+async function followTask(task) {
+  const work = new AbortController();
+  const said = el("span", { dir: "auto" }, "Running");
+  const bar = el("progress", { hidden: true, title: "Progress" });
+  place("running", heading(), el("div", { class: "state", role: "status" }, el("i"), said, bar, button("Stop", () => work.abort())));
+  const result = await resultOf(task, (text) => {
+    const [end, value, max] = PART.exec(text) ?? [];
+    said.textContent = text.replace(PART, "") || "Running";
+    bar.hidden = !end;
+    if (end) Object.assign(bar, { max, value });
+  }, work.signal);
+  if (!state.closed) showResult(result);
 }

@@ -291,6 +291,17 @@ async function submit() {
   const { values, first } = collect(true);
   page.note.hidden = true;
   if (first) { first.focus(); return; }
+  const result = await run(async (onProgress, signal) => {
+    const answer = await ask("tools/call", { name: toolOf().name, arguments: values }, { limit: 0, onProgress, signal });
+    const task = answer.ok ? taskOf(answer.value) : null;
+    return task ? follow(task, onProgress, signal) : answer;
+  });
+  if (result) tell(values, result);
+}
+const follow = async (task, onProgress, signal) => ({ ok: true, value: await resultOf(task, (message) => onProgress({ message }), signal) });
+
+/** Wait for `work`, show its result and return it; null if there is none. */
+async function run(work) {
   page.running = new AbortController();
   page.send.disabled = true;
   page.stop.hidden = false;
@@ -299,17 +310,17 @@ async function submit() {
   root.dataset.phase = "running";
   main.setAttribute("aria-busy", "true");
   const onProgress = ({ progress, total, message }) => { page.said.textContent = typeof message === "string" && message ? clip(message, 200) : Number.isFinite(total) && total > 0 ? `${Math.round(100 * progress / total)} %` : "Running"; };
-  const { ok, value, error } = await ask("tools/call", { name: toolOf().name, arguments: values }, { limit: 0, onProgress, signal: page.running.signal });
+  const { ok, value, error } = await work(onProgress, page.running.signal);
   page.running = null;
   page.send.disabled = false;
   page.stop.hidden = true;
   say("");
   page.outcome.classList.remove("old");
   main.setAttribute("aria-busy", "false");
-  if (state.closed) return;
-  if (!ok) { page.outcome.replaceChildren(failure(error === "stopped" ? "Stopped" : "The call did not go through", error === "stopped" ? "" : error)); root.dataset.phase = "error"; return; }
+  if (state.closed) return null;
+  if (!ok) { page.outcome.replaceChildren(failure(error === "stopped" ? "Stopped" : "The call did not go through", error === "stopped" ? "" : error)); root.dataset.phase = "error"; return null; }
   show(value);
-  tell(values, value);
+  return value;
 }
 
 /** The model does not see what a view calls: it is told of the last call, where the host passes that on. */
@@ -357,6 +368,11 @@ views.form = {
     fill(given);
     if (final && !state.ended) { root.dataset.phase = "running"; page.said.textContent = "Running"; }
   },
-  result(result) { build(); say(""); show(result); },
+  result(result) {
+    build();
+    say("");
+    const task = taskOf(result);
+    if (task) run((onProgress, signal) => follow(task, onProgress, signal)); else show(result);
+  },
   cancelled(reason) { build(); page.said.textContent = typeof reason === "string" && reason ? `Cancelled: ${clip(reason, 200)}` : "The call was cancelled."; root.dataset.phase = "cancelled"; },
 };

@@ -330,3 +330,39 @@ async def test_a_form_believes_the_host_about_its_tool(open_view: Open) -> None:
         assert await scene.view.evaluate(FIELDS) == ["Zip"]
         await scene.view.click(".primary")
         assert await sent(scene) | {"_meta": None} == {"name": "shop_forecast", "arguments": {}, "_meta": None}
+
+
+STILL = "This still works after 45 s, as the task t-1. Call task_result with this id to wait for the result, or task_cancel to stop it."  # fmt: skip # noqa: E501
+WORKS = {**text("The task still works: frame (3 of 40). Call task_result again to wait for it"), "isError": True}
+CALLS = {"capabilities": {"serverTools": {}}}
+
+
+@pytest.mark.parametrize("kind", ["table", "form"])
+async def test_the_progress_of_a_task_is_shown(open_view: Open, kind: str) -> None:
+    """The page waits for the result of a task by the tool that its text names, and shows how far it is."""
+    answers = {"tools/call": [{"result": WORKS}, {"result": data([{"city": "Oslo", "high": 3}])}]}
+    async with open_view(kind, text(STILL), answers=answers, await_phase="shown", **CALLS) as scene:
+        await scene.view.until("document.querySelector('tbody tr')")
+        calls = [asked["params"] for asked in await scene.received("tools/call")]
+        assert calls == [{"name": "task_result", "arguments": {"id": "t-1", "wait": 2}}] * 2
+        scene.clean()
+
+
+async def test_a_task_is_stopped(open_view: Open) -> None:
+    async with open_view(
+        "table", text(STILL), answers={"tools/call": "silence"}, await_phase="running", **CALLS
+    ) as scene:
+        assert await scene.view.text(".state") == "RunningStop"
+        await scene.view.evaluate("document.querySelector('.state button').click()")
+        await scene.view.until("document.querySelector('.problem')?.textContent.includes('stopped')")
+        calls = [asked["params"] for asked in await scene.received("tools/call")]
+        assert calls[1] == {"name": "task_cancel", "arguments": {"id": "t-1"}}
+        assert len(await scene.received("notifications/cancelled")) == 1
+
+
+async def test_text_about_another_tool_calls_nothing(open_view: Open) -> None:
+    """Results may quote others: no text makes a page call any tool but these two."""
+    for said in (STILL.replace("task_result", "delete_all"), f"Somebody wrote: {STILL}"):
+        async with open_view("markdown", text(said), **CALLS) as scene:
+            await scene.view.until("document.documentElement.dataset.phase === 'shown'")
+            assert await scene.received("tools/call") == []
