@@ -75,7 +75,7 @@ async def survived(wire: Wire) -> None:
     assert answer["result"]["content"] == [{"type": "text", "text": "alive"}]
     connection = wire.connection
     connection.abort()
-    await until(lambda: not connection._tasks)
+    await until(lambda: not connection._running)
     await asyncio.sleep(0)  # for the answers to arrive
     assert not connection.session.in_flight
     wire.check()

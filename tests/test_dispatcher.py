@@ -319,6 +319,21 @@ async def test_at_the_end_what_still_runs_is_answered_with_an_error() -> None:
         assert shop.happened[0] == "cancelled"
 
 
+@pytest.mark.parametrize("by_client", [False, True])
+async def test_a_call_that_is_cancelled_in_the_turn_it_arrived_in_begins_all_the_same(by_client: bool) -> None:
+    """Else nobody would answer it, and what it holds would never be awaited."""
+    shop = Workshop()
+    async with memory_wire(shop.server, VERSION) as wire:
+        ask_wait(wire, 1)
+        if by_client:
+            wire.cancel(1)
+            await wire.quiet()
+        else:
+            asyncio.get_running_loop().call_soon(wire.connection.abort)
+            assert (await wire.answer(1))["error"]["code"] == -32603
+        assert shop.happened[0] == "cancelled"
+
+
 async def test_a_client_that_has_hung_up_is_not_told_what_was_stopped() -> None:
     """Its own end may be gone, and it may fail on what still comes."""
     shop = Workshop()

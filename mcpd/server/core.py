@@ -193,6 +193,8 @@ class ServerCore:
         connection = ServerConnection(
             session, self.handlers, channel, self._codec_getter, self._listeners, to_builtins, self.heartbeat
         )
+        if hooks:
+            connection.frame_hooks = [one for one in hooks if one.observes_frames]
         if opening.subscribes:
             self._connections.add(connection)
             if hooks:

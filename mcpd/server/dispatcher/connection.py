@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import partial
 from time import perf_counter
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from msgspec import Raw, to_builtins
+from msgspec import Raw, Struct, field, to_builtins
 
 from mcpd.errors import (
     FrameTooLarge,
@@ -46,11 +46,11 @@ from mcpd.protocol.jsonrpc import (
     decode_request,
 )
 from mcpd.protocol.printable import printable
-from mcpd.protocol.session import Call, Session
+from mcpd.protocol.session import Call, Session, SessionHooks
 from mcpd.protocol.types.base import ProgressParams
 from mcpd.server.context.exchange import Exchange, Handler
 from mcpd.server.context.peer import InputRequired, questions_of
-from .tasks import EagerTaskRunner, Resumption
+from .tasks import Resumption, start
 
 if TYPE_CHECKING:
     from mcpd.protocol.channel import Channel
@@ -68,56 +68,38 @@ _YIELD_BYTES = 64 * 1024
 # Handles a notification: (exchange that belongs to no request, params).
 NotificationListener: TypeAlias = Callable[[Exchange, Any], Coroutine[Any, Any, None]]
 
-_NO_LISTENERS: Mapping[str, NotificationListener] = {}
 
-
-class ServerConnection:
+class ServerConnection(Struct, eq=False, weakref=True):
     """One channel, its session, and the calls that run for it. Create it on the event loop's thread.
 
-    It is the `peer` of every exchange. `listeners` handle the client's notifications by method, except for
-    notifications of the protocol itself. `to_builtins` converts log data to JSON values. `heartbeat` is
-    `Settings.heartbeat`.
+    It is the `peer` of every exchange. A struct, because one is made for each modern request over HTTP.
     """
 
-    __slots__ = ("_batches", "_ended", "_frame_hooks", "_get_state_codec", "_is_ending", "_on_closed", "_outgoing",
-                 "_runner", "_running", "_subscriptions", "_tasks", "channel", "handlers", "heartbeat", "heartbeats",
-                 "listeners", "loop", "session", "to_builtins", "__weakref__")  # fmt: skip
-
-    def __init__(
-        self,
-        session: Session,
-        handlers: Mapping[str, Handler],
-        channel: Channel,
-        get_state_codec: Callable[[], RequestStateCodec] | None = None,
-        listeners: Mapping[str, NotificationListener] = _NO_LISTENERS,
-        to_builtins: Callable[[Any], Any] = to_builtins,
-        heartbeat: float = 0,
-    ) -> None:
-        self.session = session
-        self.handlers = handlers
-        self.channel = channel
-        self.loop = asyncio.get_running_loop()
-        self.listeners = listeners
-        self.to_builtins = to_builtins
-        # The seconds without progress after which a call gets a heartbeat; 0 for none.
-        self.heartbeat = heartbeat
-        # What sends heartbeats; None unless a call with a token waits.
-        self.heartbeats: Heartbeats | None = None
-        self._get_state_codec = get_state_codec
-        self._frame_hooks = [hooks for hooks in session.hooks if hooks.observes_frames] if session.hooks else ()
-        self._is_ending = False
-        # Thousands of connections may be idle, or serve a single request: these are created when they are needed.
-        # The tasks of calls and of notification listeners that are not done.
-        self._tasks: set[asyncio.Task[Any]] | None = None
-        # The calls that wait for something, with their tasks. Over HTTP this is the task of the POST.
-        self._running: dict[Call, asyncio.Task[Any]] | None = None
-        # The calls whose responses belong to a batch.
-        self._batches: dict[Call, _BatchResponse] | None = None
-        self._on_closed: tuple[Callable[[Any], object], ...] = ()
-        self._subscriptions: Subscriptions | None = None
-        self._outgoing: OutgoingRequests | None = None
-        self._ended: asyncio.Future[McpdError | None] | None = None
-        self._runner: EagerTaskRunner | None = None
+    session: Session
+    handlers: Mapping[str, Handler]
+    channel: Channel
+    _get_state_codec: Callable[[], RequestStateCodec] | None = None
+    # Handlers of the client's notifications by method, without those of the protocol itself.
+    listeners: Mapping[str, NotificationListener] = {}
+    # Converts log data to JSON values.
+    to_builtins: Callable[[Any], Any] = to_builtins
+    # The seconds without progress after which a call gets a heartbeat; 0 for none.
+    heartbeat: float = 0
+    # What sends heartbeats; None unless a call with a token waits.
+    heartbeats: Heartbeats | None = None
+    # The hooks of the session that observe frames.
+    frame_hooks: Sequence[SessionHooks] = ()
+    loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.get_running_loop)
+    _is_ending: bool = False
+    # The calls and notifications that wait for something, with their tasks. Over HTTP the task is that of the POST.
+    _running: dict[Call, asyncio.Task[Any]] = {}
+    # Thousands of connections may be idle, or serve a single request: these are created when they are needed.
+    # The calls whose responses belong to a batch.
+    _batches: dict[Call, _BatchResponse] | None = None
+    _on_closed: tuple[Callable[[Any], object], ...] = ()
+    _subscriptions: Subscriptions | None = None
+    _outgoing: OutgoingRequests | None = None
+    _ended: asyncio.Future[McpdError | None] | None = None
 
     # -- for transports ----------------------------------------------------------------------
 
@@ -134,7 +116,7 @@ class ServerConnection:
                 self.receive_error(error)
                 return
 
-        for hooks in self._frame_hooks:
+        for hooks in self.frame_hooks:
             hooks.frame_received(self, frame, message)
         if isinstance(message, Request):
             if len(frame) > SMALL:
@@ -193,12 +175,12 @@ class ServerConnection:
 
     def frame_received(self, frame: bytes, message: object) -> None:
         """Report a frame to observers, for frames that did not arrive through `receive`."""
-        for hooks in self._frame_hooks:
+        for hooks in self.frame_hooks:
             hooks.frame_received(self, frame, message)
 
     def frame_sent(self, frame: bytes, related_request_id: Id | None, method: str | None) -> None:
         """Report a frame to observers, for frames that are not sent by `send`."""
-        for hooks in self._frame_hooks:
+        for hooks in self.frame_hooks:
             hooks.frame_sent(frame, related_request_id, method)
 
     def method_of(self, request_id: object) -> str:
@@ -217,16 +199,16 @@ class ServerConnection:
         self._is_ending = True
         self.end_subscriptions()
 
-        if self._tasks:
-            await asyncio.wait(self._tasks, timeout=grace)
+        if self._running:
+            await asyncio.wait(self._running.values(), timeout=grace)
         self.abort()
-        if self._tasks:
-            await asyncio.wait(self._tasks, timeout=1)
+        if self._running:
+            await asyncio.wait(self._running.values(), timeout=1)
 
     async def close_when_done(self) -> None:
         """Wait until all running work has ended, then end the connection."""
-        if self._tasks:
-            await asyncio.wait(self._tasks)
+        if self._running:
+            await asyncio.wait(self._running.values())
         self.closed()
 
     def abort(self) -> None:
@@ -236,8 +218,14 @@ class ServerConnection:
             # Nobody would read the errors; a closed call sends nothing when its task ends.
             self.session.cancel_all()
 
-        for task in self._tasks or ():
-            task.cancel()
+        for call in self._running:
+            self.loop.call_soon(self._cancel_task, call)
+
+    def _cancel_task(self, call: Call) -> None:
+        # Called by the event loop, because a task that is cancelled before its first step never begins: its call would
+        # not be answered.
+        if call in self._running:
+            self._running[call].cancel()
 
     # -- requests ----------------------------------------------------------------------------
 
@@ -261,8 +249,8 @@ class ServerConnection:
         response = self._begin(call)
         if response.__class__ is not CoroutineType:
             self._respond(call, response)  # type: ignore[arg-type]
-        elif (task := (self._runner or self._make_runner()).start(response)) is not None:
-            self._running[call] = task  # type: ignore[index]  # created together with the runner
+        elif (task := start(self.loop, response)) is not None:
+            self._running[call] = task
             if self.heartbeats is None and call.meta is not None and call.meta.progress_token is not None:
                 self._start_heartbeats()
 
@@ -278,15 +266,6 @@ class ServerConnection:
             self.send(refusal, request.id, request.method)
         else:
             self._start(request, charge=charge)
-
-    def _make_runner(self) -> EagerTaskRunner:
-        self._runner = EagerTaskRunner(self.loop, self._make_tables()[0])
-        return self._runner
-
-    def _make_tables(self) -> tuple[set[asyncio.Task[Any]], dict[Call, asyncio.Task[Any]]]:
-        if self._tasks is None or self._running is None:
-            self._tasks, self._running = set(), {}
-        return self._tasks, self._running
 
     def _start_heartbeats(self) -> None:
         if self.heartbeat:
@@ -313,18 +292,13 @@ class ServerConnection:
         # The call waits: from here on the task can be cancelled as the call's own.
         task: asyncio.Task[Any] | None = asyncio.current_task(self.loop)
         assert task is not None
-        tasks, running = self._make_tables()
-        running[call] = task
-        tasks.add(task)
+        self._running[call] = task
         if self.heartbeats is None and call.meta is not None and call.meta.progress_token is not None:
             self._start_heartbeats()
         if on_wait is not None:
             on_wait()
             on_wait = None  # the call may last for hours
-        try:
-            return await Resumption(response, waits_for)  # type: ignore[no-any-return]
-        finally:
-            tasks.discard(task)
+        return await Resumption(response, waits_for)  # type: ignore[no-any-return]
 
     def cancel(self, call: Call) -> None:
         """Cancel a call because its client has cancelled it or has left. No response is sent."""
@@ -341,9 +315,8 @@ class ServerConnection:
 
     def _stop(self, call: Call, response: bytes | None) -> bool:
         # Cancel the task of a closed call. Returns whether the response was added to a batch.
-        task = self._running.get(call) if self._running else None
-        if task is not None:
-            task.cancel()
+        if call in self._running:
+            self.loop.call_soon(self._cancel_task, call)
         batch = self._batches.pop(call, None) if self._batches else None
         if batch is None:
             return False
@@ -383,7 +356,7 @@ class ServerConnection:
             is_ours = self._is_ending or not call.is_open
             reason = "The server is shutting down" if self._is_ending else "The work was cancelled inside the server"
             response = session.fail(call, InternalError(reason))
-            task = self._running.get(call) if hand_back and self._running else None
+            task = self._running.get(call) if hand_back else None
             if task is not None and task.cancelling():
                 # The task is the transport's. We cancel only the call in it; if anyone else did, the task must end.
                 if not is_ours:
@@ -400,8 +373,7 @@ class ServerConnection:
                 raise  # the coroutine is dropped unfinished, after its loop has ended
             response = _fail_call(call, error)
         finally:
-            if self._running:
-                self._running.pop(call, None)
+            self._running.pop(call, None)
             exchange.has_ended = True
             if exchange.pending is not None:
                 exchange.end()
@@ -431,7 +403,7 @@ class ServerConnection:
         if self._batches and (batch := self._batches.pop(call, None)) is not None:
             batch.add(response)
         elif response is not None:
-            for hooks in self._frame_hooks:
+            for hooks in self.frame_hooks:
                 hooks.frame_sent(response, call.id, call.method)
             send = self.channel.send_separately if call.bytes_sent else self.channel.send
             send(response, call.id, call.method)
@@ -466,14 +438,17 @@ class ServerConnection:
         no_id: Any = None  # the listener's questions belong to no request
         call = Call(no_id, message.method, self.session, message.params, version, params, params.meta)
         try:
-            if len(self._tasks or ()) >= 2 * self.session.max_in_flight:
+            if len(self._running) >= 2 * self.session.max_in_flight:
                 raise InternalError("the connection has reached its limit of running calls and notifications")
             call.hold(CALL + weigh(bytes(message.params)))
         except InternalError as error:
             log.warning("Dropped %s: %s", printable(message.method), printable(error))
             return False
 
-        (self._runner or self._make_runner()).start(listener(Exchange(call, self), params))
+        task = start(self.loop, listener(Exchange(call, self), params))
+        if task is not None:
+            self._running[call] = task
+            task.add_done_callback(lambda _: self._running.pop(call))
         return True
 
     def _receive_batch(self, batch: Batch, size: int) -> None:
@@ -530,7 +505,7 @@ class ServerConnection:
         is_separate: bool = False,
     ) -> None:
         """Send an encoded message, see `Channel.send`; with `is_separate` by `Channel.send_separately`."""
-        for hooks in self._frame_hooks:
+        for hooks in self.frame_hooks:
             hooks.frame_sent(frame, related_request_id, method)
         if is_separate:
             self.channel.send_separately(frame, related_request_id, method)
@@ -553,7 +528,7 @@ class ServerConnection:
             return None
 
         related_request_id = None if related_request is None else related_request.id
-        for hooks in self._frame_hooks:
+        for hooks in self.frame_hooks:
             hooks.frame_sent(frame, related_request_id, method)
         self.channel.send(frame, related_request_id, method)
         if related_request is None:

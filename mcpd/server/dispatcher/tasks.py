@@ -11,8 +11,6 @@ import sys
 from collections.abc import Coroutine, Generator
 from typing import Any
 
-Work = Coroutine[Any, Any, None]
-
 
 class Resumption:
     """Awaits the rest of a coroutine whose first step was run in the same task."""
@@ -37,67 +35,12 @@ class Resumption:
             return done.value
 
 
-class FirstStepAlways(Coroutine[Any, Any, None]):
-    """A coroutine whose first step is always run, even if its task is cancelled before.
+def start(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, None]) -> asyncio.Task[Any] | None:
+    """Start `work`, which handles its own exceptions. Returns its task, or None if it is done already.
 
-    A task that is cancelled before it starts throws the cancellation into a coroutine whose body never sees it. The
-    call would not be answered, and coroutines that it holds would never be awaited.
+    Inside another task, as with an in-process client, the first step runs in the next iteration of the loop.
     """
-
-    __slots__ = ("_has_begun", "_work")
-
-    def __init__(self, work: Work) -> None:
-        self._work = work
-        self._has_begun = False
-
-    def send(self, value: Any) -> Any:
-        self._has_begun = True
-        return self._work.send(value)
-
-    def throw(self, *error: Any) -> Any:
-        if not self._has_begun:
-            self._has_begun = True
-            self._work.send(None)  # if it ends here, with StopIteration, it was not cancelled
-        return self._work.throw(*error)
-
-    def close(self) -> None:
-        self._work.close()
-
-    def __await__(self) -> Generator[Any, Any, None]:
-        return self._work.__await__()
-
-
-class EagerTaskRunner:
-    """Starts coroutines on one event loop. `tasks` contains the tasks that are not done."""
-
-    __slots__ = ("_loop", "_tasks")
-
-    def __init__(self, loop: asyncio.AbstractEventLoop, tasks: set[asyncio.Task[Any]]) -> None:
-        self._loop = loop
-        self._tasks = tasks
-
-    def start(self, work: Work) -> asyncio.Task[Any] | None:
-        """Start `work`, which handles its own exceptions. Returns its task, or None if it is done already.
-
-        Inside another task, as with an in-process client, the first step runs in the next iteration of the loop.
-        """
-        loop = self._loop
-        if sys.version_info >= (3, 12) and asyncio.current_task(loop) is None:
-            task = asyncio.Task(work, loop=loop, eager_start=True, name="mcpd-call")
-            if task.done():
-                if not task.cancelled():
-                    task.result()
-                return None
-        else:
-            task = loop.create_task(FirstStepAlways(work), name="mcpd-call")
-
-        self._tasks.add(task)
-        task.add_done_callback(self._discard)
-        return task
-
-    def _discard(self, task: asyncio.Task[Any]) -> None:
-        self._tasks.discard(task)
-        # GeneratorExit, raised by something that the work waited for, ends every coroutine on its way. The work has
-        # sent its response, and asyncio would log an exception that nobody retrieves.
-        if not task.cancelled() and isinstance(error := task.exception(), Exception):
-            self._loop.call_exception_handler({"message": "a call failed", "exception": error, "task": task})
+    if sys.version_info >= (3, 12) and asyncio.current_task(loop) is None:
+        task = asyncio.Task(work, loop=loop, eager_start=True, name="mcpd-call")
+        return None if task.done() else task
+    return loop.create_task(work, name="mcpd-call")
