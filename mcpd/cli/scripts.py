@@ -234,7 +234,9 @@ def _find_uv() -> str | None:
     home = os.path.expanduser("~")
     places = [os.environ.get("UV"), which("uv"), os.path.join(os.path.dirname(sys.executable), "uv"),
               os.path.join(home, ".local", "bin", "uv"), os.path.join(home, ".cargo", "bin", "uv")]  # fmt: skip
-    return next((each for each in places if each and os.path.isfile(each) and os.access(each, os.X_OK)), None)
+    # Without a home folder the last ones are a folder "~" in the current one, whose files may be anybody's.
+    found = (each for each in places if each and not each.startswith("~"))
+    return next((each for each in found if os.path.isfile(each) and os.access(each, os.X_OK)), None)
 
 
 def _python_for(uv: str, header: Header) -> str:
@@ -303,10 +305,12 @@ def _cache_folder(*names: str) -> str:
         cache = os.path.join(os.path.expanduser("~"), ".cache")
 
     folder = os.path.join(cache, "mcpd", "scripts", *names)
+    # A user without a home folder, as in some containers, does not get a folder "~" in the current one.
     with suppress(OSError):
-        os.makedirs(folder, mode=0o700, exist_ok=True)
-        if os.access(folder, os.W_OK):
-            return folder
+        if os.path.isabs(folder):
+            os.makedirs(folder, mode=0o700, exist_ok=True)
+            if os.access(folder, os.W_OK):
+                return folder
     return tempfile.mkdtemp(prefix="mcpd-")
 
 

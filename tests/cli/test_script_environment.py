@@ -19,7 +19,7 @@ import pytest
 from conftest import REPOSITORY, Child
 from support.wires import MODERN, process_wire
 
-from mcpd.cli.scripts import Header, _as_script
+from mcpd.cli.scripts import Header, _as_script, _cache_folder, _find_uv
 
 UV = shutil.which("uv") or next(iter(map(str, (REPOSITORY / ".tools" / "uv" / "bin").glob("uv"))), None)
 
@@ -267,3 +267,25 @@ def test_a_file_without_a_header_loads_nothing_for_it(child: Child, tmp_path: Pa
     assert "'mcpd.cli.launch'" in done.stderr
     for name in ("script_environment", "script_headers", "cli.uv", "reloading", "watchfiles", "sources.watch"):
         assert name not in done.stderr
+
+
+def test_a_user_without_a_home_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in containers with a user of any number: `~` is then no folder, and above all not one of that name here."""
+
+    def unknown(number: int) -> None:
+        raise KeyError(number)
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("pwd.getpwuid", unknown)
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
+    for name, value in (("HOME", None), ("XDG_CACHE_HOME", None), ("UV", None), ("PATH", str(tmp_path))):
+        monkeypatch.delenv(name, raising=False) if value is None else monkeypatch.setenv(name, value)
+    planted = tmp_path / "~" / ".local" / "bin" / "uv"
+    planted.parent.mkdir(parents=True)
+    planted.write_text("#!/bin/sh\n")
+    planted.chmod(0o755)
+    assert _find_uv() is None
+    folder = _cache_folder()
+    assert os.path.isabs(folder)
+    assert not (tmp_path / "~" / ".cache").exists()
+    shutil.rmtree(folder)
