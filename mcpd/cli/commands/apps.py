@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-from msgspec import DecodeError
 from msgspec.json import decode
 
 from mcpd.cli.install.files import explained
@@ -29,6 +28,7 @@ from mcpd.cli.talk.connecting import describe_error, resolve_target, run, withou
 from mcpd.cli.talk.terminal import Terminal, arrow, can_print, counted, json_text
 from mcpd.cli.talk.words import WrongUse
 from mcpd.errors import McpdError
+from mcpd.protocol.jsonrpc import MALFORMED
 from mcpd.protocol.printable import mask_command, printable
 
 if TYPE_CHECKING:
@@ -267,8 +267,8 @@ def _calls(words: Sequence[str]) -> dict[str, dict[str, Any]]:
     for word in words:
         name, sign, text = word.partition("=")
         try:
-            arguments = decode(text)
-        except DecodeError:
+            arguments = decode(text.encode(errors="surrogateescape"))
+        except MALFORMED:
             arguments = None
         if not sign or not name or not isinstance(arguments, dict):
             raise WrongUse(f"--call {printable(word)}: write --call 'TOOL={{\"name\": value}}' with a JSON object")

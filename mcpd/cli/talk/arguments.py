@@ -291,6 +291,8 @@ def _mistake(data: bytes) -> str:
         return f"{error.msg[:1].lower()}{error.msg[1:]} {where}{line}"
     except UnicodeDecodeError:
         return "it is not UTF-8"
+    except RecursionError:
+        return "nested too deeply"
     return ""
 
 

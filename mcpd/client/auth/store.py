@@ -22,6 +22,7 @@ from msgspec.structs import asdict, replace
 
 from mcpd.client.http.options import login_file
 from mcpd.errors import ConfigurationError
+from mcpd.protocol.jsonrpc import MALFORMED
 from mcpd.protocol.printable import printable
 from mcpd.transports.files import locked, replacing, try_lock
 from .tokens import ClientId
@@ -189,7 +190,7 @@ class FileStore:
         try:
             records = Decoder(LoginRecords).decode(data)
             version = records.version
-        except DecodeError:
+        except MALFORMED:
             version = _version_of(data)
             if version <= VERSION:
                 # Renamed, not lost.
@@ -282,7 +283,7 @@ class _Versioned(Struct):
 def _version_of(data: bytes) -> int:
     try:
         return Decoder(_Versioned).decode(data).version
-    except DecodeError:
+    except MALFORMED:
         return 0
 
 

@@ -112,6 +112,7 @@ def test_values_are_read_by_the_schema(words: list[str], arguments: dict[str, An
         ('{"bed": south}', "is not JSON: expecting value before 'south}'; write names"),
         ("[1]", "write name=value"),
         ("{1}", "is not JSON"),
+        ("count:=" + "[" * 30_000, "is not JSON: nested too deeply"),
         ("@nosuch", "nosuch: No such file"),
         ("text=@nosuch", "nosuch: No such file or directory; to pass the text itself, write text=@@nosuch"),
         ('{"txt":1}', "no argument txt; did you mean text?"),

@@ -228,6 +228,8 @@ def test_a_tool_that_fails(run: Run) -> None:
         (["prompt", SERVER, "plan", "sezon=x"], "mcpd: no argument sezon; did you mean season?"),
         (["complete", SERVER, "prompt", "plan"], "mcpd: write mcpd complete TARGET prompt NAME ARGUMENT VALUE"),
         (["complete", SERVER, "promt", "plan", "a", "b"], "mcpd: 'promt': did you mean prompt?"),
+        (["apps", "test", "--call", 'a={"b":"\udcff"}'], "mcpd: --call a={"),
+        (["apps", "test", "--call", "a=" + "[" * 3000], "mcpd: --call a=[[["),
         (["watch", "--call", "'"], "mcpd: --call: No closing quotation"),
         (["watch", "--demo", "--call", "nosuch"], "mcpd: --call: no tool nosuch; the tools are echo"),
         (["ping", "a.py", "--", "b"], "mcpd: leave out 'a.py': the command after -- is the server"),

@@ -66,10 +66,13 @@ def test_half_a_file_is_put_aside(store: FileStore) -> None:
     """AUTH-208, AUTH-214: what was in it is not lost for who wants to look."""
     store.change(lambda kept: kept.add(LOGIN))
     whole = store.path.read_bytes()
-    store.path.write_bytes(whole[: len(whole) // 2])
-    assert store.read().logins == []
-    (aside,) = store.path.parent.glob("auth.json.unreadable-*")
-    assert aside.read_bytes() == whole[: len(whole) // 2]
+    for rest in (whole[: len(whole) // 2], whole.replace(b"https", b"http\xff"), b"[" * 3000):
+        store.path.write_bytes(rest)
+        store.path.chmod(0o600)
+        assert store.read().logins == []
+        (aside,) = store.path.parent.glob("auth.json.unreadable-*")
+        assert aside.read_bytes() == rest
+        aside.unlink()
 
 
 @pytest.mark.parametrize("text", ['{"version": 9, "logins": []}', '{"version": 9, "logins": {"other": 1}}'])
