@@ -429,13 +429,9 @@ class ResponseLimitingMiddleware(Middleware):
 # -- caching ---------------------------------------------------------------------------------
 
 _SETTINGS = {
-    "tools/list": ("list_tools_settings", 300),
-    "resources/list": ("list_resources_settings", 300),
-    "resources/templates/list": ("list_resource_templates_settings", 300),
-    "prompts/list": ("list_prompts_settings", 300),
-    "tools/call": ("call_tool_settings", 3600),
-    "resources/read": ("read_resource_settings", 3600),
-    "prompts/get": ("get_prompt_settings", 3600),
+    method: (f"{hook.removeprefix('on_')}_settings", 300 if "_list_" in hook else 3600)
+    for method, hook in _HOOKS.items()
+    if hook not in ("on_initialize", "on_discover")
 }
 """The option for each method, and how long its results are kept by default, in seconds."""
 _MAX_CACHED = 10_000

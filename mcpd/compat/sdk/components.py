@@ -266,7 +266,6 @@ class PromptManager(Manager):
 
     def __init__(self, warn_on_duplicate_prompts: bool = True) -> None:
         super().__init__(warn_on_duplicate_prompts)
-        # Servers of other people read and change this dict.
         self._prompts: dict[str, Prompt] = self._items
 
     get_prompt = Manager._get

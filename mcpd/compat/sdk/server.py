@@ -237,9 +237,11 @@ class FastMCP(HighLevelServer, Generic[LifespanResultT]):
 
     async def _call(self, name: str, arguments: dict[str, Any]) -> Any:
         result = await self.call_tool(name, arguments)
-        if isinstance(result, tuple) and _is_scalar(result[1]):
-            # The model has validated it already. Checking its schema, too, would load a validator of schemas.
-            return features.CallToolResult(content=list(result[0]), structuredContent=result[1])
+        structured = result[1] if isinstance(result, tuple) else {}
+        # For a single value, the model is as strict as the schema and has validated it already. Checking the schema,
+        # too, would load a validator of schemas.
+        if structured.keys() == {"result"} and isinstance(structured["result"], (str, int, float, bool)):
+            return features.CallToolResult(content=list(result[0]), structuredContent=structured)
         return result
 
     async def call_tool(self, name: str, arguments: dict[str, Any], context: Any = None) -> Any:
@@ -346,8 +348,3 @@ def _check_called(argument: Any, decorator: str, usage: str) -> None:
 def _shown(component: Any, *names: str) -> dict[str, Any]:
     names = names or ("title", "description", "annotations", "icons", "meta")
     return {name: getattr(component, name) for name in names}
-
-
-def _is_scalar(structured: dict[str, Any]) -> bool:
-    # Returns whether the result is a single value, for which the model and its schema are equally strict.
-    return structured.keys() == {"result"} and isinstance(structured["result"], (str, int, float, bool))
