@@ -321,7 +321,7 @@ class Client(ServerLink, ServerDetails, ToolCalls):
             await self._learn_task_support()
         support = (self._task_support or {}).get(name)
         if isinstance(era, LegacyEra) and support in ("optional", "required"):
-            raw = await era.start_task(params, seconds, on_progress)
+            raw, on_progress = await era.start_task(params, seconds, on_progress)
         else:
             raw = await self._send("tools/call", params, seconds, on_progress)
             if era.has_result_types:
@@ -365,7 +365,7 @@ class Client(ServerLink, ServerDetails, ToolCalls):
         era = await self._ensure_connected()
         if not isinstance(era, LegacyEra):
             return await self._send("tools/call", params, seconds, on_progress)
-        return await self.tasks.finish(await era.start_task(params, seconds, on_progress), on_progress)
+        return await self.tasks.finish(*await era.start_task(params, seconds, on_progress))
 
     # -------------------------------------------------------------------------------------- resources
 

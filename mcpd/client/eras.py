@@ -384,14 +384,31 @@ class LegacyEra:
     async def end(self) -> None:
         """Subscriptions end with the connection."""
 
-    async def start_task(self, params: Mapping[str, Any], timeout: float | None, on_progress: OnProgress | None) -> Raw:
-        """Call a tool as a task. Raises the errors of a request."""
-        connection = self.connection
+    async def start_task(
+        self, params: Mapping[str, Any], timeout: float | None, on_progress: OnProgress | None
+    ) -> tuple[Raw, OnProgress | None]:
+        """Call a tool as a task, and return the result and a function for status messages of the task.
+
+        The function does nothing once progress was notified, which says the same. Raises the errors of a request.
+        """
+        connection, is_notified = self.connection, False
         request = connection.begin("tools/call", {**params, "task": {}}, on_progress)
-        if on_progress is not None:
-            # Spec: 2025-11-25 basic/utilities/tasks: the token "MUST remain valid … throughout the task's lifetime".
-            connection.session.keep_progress(request)
-        return await connection.answer(request, timeout)
+        if on_progress is None:
+            return await connection.answer(request, timeout), None
+
+        def report(*progress: Any) -> None:
+            nonlocal is_notified
+            is_notified = True
+            on_progress(*progress)
+
+        def report_status(*progress: Any) -> None:
+            if not is_notified:
+                on_progress(*progress)
+
+        request.on_progress = report
+        # Spec: 2025-11-25 basic/utilities/tasks: the token "MUST remain valid … throughout the task's lifetime".
+        connection.session.keep_progress(request)
+        return await connection.answer(request, timeout), report_status
 
     async def set_log_level(self, level: LogLevel, timeout: float | None) -> None:
         await self.connection.request("logging/setLevel", {"level": level}, timeout=timeout)

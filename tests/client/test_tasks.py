@@ -11,9 +11,20 @@ from typing import Any
 
 import pytest
 from support.clock import Clock, until
+from support.http_script import (
+    Asked,
+    Write,
+    event,
+    events_head,
+    modern as http_modern,
+    reply,
+    result,
+    scripted as http_scripted,
+)
 from support.scripted_server import DISCOVERED, INITIALIZED, META, NOT_FOUND, scripted
 
-from mcpd import Callbacks
+from mcpd import Callbacks, Client
+from mcpd.client.eras import TASK_CHANGED
 from mcpd.errors import (
     ConnectionLost,
     LocalProtocolError,
@@ -76,7 +87,7 @@ ASKED = Callbacks(elicit_form=accept)
 
 
 async def test_a_call_that_becomes_a_task_gives_its_result() -> None:
-    """ "Surface only the final, completed result." The client declares the extension in each request."""
+    """Clients "surface only the final, completed result". This one declares the extension in each request."""
     reports: list[Any] = []
     get = in_order(
         got(statusMessage="frame (1 of 4)"),
@@ -136,7 +147,7 @@ async def test_a_server_that_leaves_the_id_out_is_polled_and_not_asked_again() -
 
 
 async def test_polls_come_as_often_as_the_server_says() -> None:
-    """ "Clients SHOULD respect the `pollIntervalMs`", at most every 30 s, and up to a tenth later than others."""
+    """Spec: "Clients SHOULD respect the `pollIntervalMs`", at most every 30 s, and up to a tenth later than others."""
     clock = Clock()
     async with scripted(modern(tasks_get=got(pollIntervalMs=10_000)), timeout=None) as (client, script):
         script.answers["tools/call"] = created(pollIntervalMs=3_600_000)
@@ -151,7 +162,7 @@ async def test_polls_come_as_often_as_the_server_says() -> None:
 
 
 async def test_each_question_is_answered_once() -> None:
-    """ "Clients SHOULD deduplicate `inputRequests` keys across consecutive polls": the first may still be there."""
+    """Spec: "Clients SHOULD deduplicate `inputRequests` keys across consecutive polls". The first may come again."""
     asked: list[str] = []
 
     def elicit(params: ElicitFormParams) -> ElicitResult:
@@ -239,8 +250,8 @@ async def test_a_task_that_cannot_be_read(answer: Any, problem: str) -> None:
 
 
 async def test_only_a_call_may_become_a_task() -> None:
-    """ "A client that receives CreateTaskResult in response to an unsupported request type MUST interpret this as an
-    invalid response"; so must a legacy client that asked for none.
+    """Spec: "A client that receives CreateTaskResult in response to an unsupported request type MUST interpret this as
+    an invalid response"; so must a legacy client that asked for none.
     """
     found = {**DISCOVERED, "capabilities": {"tools": {}, "resources": {}}}
     answers = modern(**{"server/discover": found, "resources/read": created(), "tools/list": created()})
@@ -278,7 +289,7 @@ async def test_whoever_stops_waiting_for_a_call_cancels_its_task() -> None:
 
 
 async def test_a_task_is_found_again_by_its_id() -> None:
-    """ "Clients SHOULD persist task IDs": `start_tool` gives the id, `resume_task` continues in another client."""
+    """Spec: "Clients SHOULD persist task IDs": `start_tool` gives the id, `resume_task` continues in another client."""
     answers = modern(tasks_get=got("input_required", inputRequests={"a": question(), "b": question()}))
     answers |= {"tasks/update": {"resultType": "complete"}, "tasks/cancel": {"resultType": "complete"}}
     async with scripted(answers, ASKED) as (client, script):
@@ -332,6 +343,47 @@ async def test_a_lost_connection_says_how_to_find_the_task() -> None:
         assert "Client.resume_task('t-1')" in raised.value.__notes__[0]
 
 
+@pytest.mark.parametrize("listens", [True, False])
+async def test_over_http(*, listens: bool) -> None:
+    """Spec: "The client MUST set the `Mcp-Name` header … to the value of `params.taskId`". A subscription is a response
+    of its own, which the client leaves when the task has ended.
+    """
+
+    async def answer(asked: Asked, write: Write) -> None:
+        if asked.rpc == "subscriptions/listen" and not listens:
+            await write(reply(404, {"jsonrpc": "2.0", "id": asked.id, "error": NOT_FOUND}))
+        elif asked.rpc == "subscriptions/listen":
+            meta = {SUBSCRIPTION: asked.id}
+            acknowledged = {"notifications": {"taskIds": ["t-1"]}, "_meta": meta}
+            told = {**task("input_required", inputRequests={"a": question()}), "_meta": meta}
+            await write(events_head())
+            for method, params in (("notifications/subscriptions/acknowledged", acknowledged), (TASK_CHANGED, told)):
+                await write(event({"jsonrpc": "2.0", "method": method, "params": params}))
+            await updated.wait()
+            told = {**task("completed", result=DONE), "_meta": meta}
+            await write(event({"jsonrpc": "2.0", "method": TASK_CHANGED, "params": told}))
+            await asyncio.Event().wait()
+        elif asked.rpc == "tasks/update":
+            updated.set()
+            await write(reply(200, result(asked, {"resultType": "complete"})))
+        else:
+            asks = got("input_required", inputRequests={"a": question()})
+            found = got("completed", result=DONE) if updated.is_set() else asks
+            await write(reply(200, result(asked, created() if asked.rpc == "tools/call" else found)))
+
+    updated = asyncio.Event()
+    async with http_scripted(http_modern(answer)) as server:
+        async with Client(server.url, ASKED) as client:
+            assert words(await client.call_tool("render")) == "done"
+            await until(lambda: server.open <= 1)
+        about = [asked for asked in server.asked if asked.rpc.startswith("tasks/")]
+        assert {asked.headers["mcp-name"] for asked in about} == {"t-1"}
+        assert [asked.headers["mcp-method"] for asked in about] == [asked.rpc for asked in about]
+        assert [asked.rpc for asked in about] == (
+            ["tasks/update"] if listens else ["tasks/get", "tasks/update", "tasks/get"]
+        )
+
+
 # ------------------------------------------------------------------------------------- 2025-11-25
 
 TASKS = {"list": {}, "cancel": {}, "requests": {"tools": {"call": {}}}}
@@ -371,31 +423,36 @@ async def test_a_tool_of_2025_that_requires_a_task_is_called_as_one() -> None:
 
 
 async def test_a_question_of_2025_comes_while_the_result_is_awaited() -> None:
-    """ "The requestor SHOULD preemptively call `tasks/result`"; progress keeps its token."""
+    """Spec: "The requestor SHOULD preemptively call `tasks/result`"; progress keeps its token."""
     reports: list[Any] = []
 
     def call(message: Any) -> Any:
         tokens.append(message["params"]["_meta"]["progressToken"])
         return {"task": old()}
 
-    async def answer(message: Any) -> None:
-        related = {f"{META}related-task": {"taskId": "t-1"}}
+    related = {f"{META}related-task": {"taskId": "t-1"}}
+
+    def get(message: Any) -> Any:
+        if len(script.of("tasks/get")) == 1:
+            return old(statusMessage="begun")
         progress = {"progressToken": tokens[0], "progress": 1, "total": 2, "_meta": related}
         script.say({"method": "notifications/progress", "params": progress})
+        return old("input_required", statusMessage="frame (1 of 2)")
+
+    async def answer(message: Any) -> None:
         reply = await script.ask("q", "elicitation/create", {**question()["params"], "_meta": related})
         assert reply["result"]["action"] == "accept"
         script.say({"id": message["id"], "result": {**DONE, "_meta": related}})
 
     tokens: list[Any] = []
     answering: list[asyncio.Future[None]] = []
-    answers = legacy(tools_call=call, tasks_get=in_order(old(), old("input_required")))
+    answers = legacy(tools_call=call, tasks_get=get)
     answers["tasks/result"] = lambda message: answering.append(asyncio.ensure_future(answer(message)))
     async with scripted(answers, ASKED) as (client, script):
-        await client.list_tools()
         result = await client.call_tool("render", on_progress=lambda *report: reports.append(report))
         assert words(result) == "done"
         await asyncio.gather(*answering)
-    assert reports == [(1.0, 2.0, None)]
+    assert reports == [(0.0, None, "begun"), (1.0, 2.0, None)]
 
 
 async def test_how_a_task_of_2025_fails() -> None:
