@@ -91,7 +91,7 @@ class Tasks:
         self.request = request
         self.on_change: Callable[[DetailedTask], object] | None = None
         """Called with each task that this client starts or reads, after each change that it learns of."""
-        # These tasks until they end, for servers without a list.
+        # The running tasks, for servers that have no list of them.
         self._running: dict[str, DetailedTask] = {}
 
     async def list(self) -> list_of[DetailedTask]:
@@ -152,7 +152,7 @@ class Tasks:
             self.on_change(task)
 
     def resume(self, task_id: str) -> TaskHandle:
-        """Return the handle of a task of which only the id is known."""
+        """Return the handle of a task, given only its id."""
         return TaskHandle(self, DetailedTask(task_id=task_id, status="working", created_at="", last_updated_at=""))
 
     def handle(self, raw: Raw, on_progress: OnProgress | None = None) -> TaskHandle:
@@ -406,7 +406,7 @@ async def _feed(era: ModernEra, task_id: str) -> AsyncIterator[_Feed]:
         try:
             await era.listen(ListenParams(notifications=SubscriptionFilter(task_ids=[task_id])), feed.receive)
         except McpdError:
-            pass  # the task is polled
+            pass  # the task is polled instead
         if not feed.is_acknowledged and not era.connection.is_lost:
             era.reports_tasks = False
         feed.end()

@@ -175,7 +175,7 @@ def may_have_envelope(body: bytes) -> bool:
 
 
 def read_meta(raw: Raw) -> RequestMeta | None:
-    """Return the `_meta` of params; None if there is none, or if they cannot be decoded."""
+    """Return the `_meta` of params, or None if they have no `_meta` or cannot be decoded."""
     try:
         meta: RequestMeta | None = read_head(b"{}" if raw is ABSENT else raw).meta
     except MALFORMED:
@@ -292,7 +292,7 @@ def result_meta(server: Implementation) -> Raw:
 
 
 def server_in(meta: Any) -> Implementation | None:
-    """Return the name and version of the server in the `_meta` of a result, None if there are none."""
+    """Return the name and version of the server in the `_meta` of a result, or None if they are missing."""
     raw = meta.get(SERVER_INFO) if isinstance(meta, dict) else None
     try:
         return None if raw is None else _decode_info(encode(raw))

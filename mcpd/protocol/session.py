@@ -328,7 +328,7 @@ class Session(Struct, eq=False, weakref=True):
         # Open a call whose version is in its own `_meta`, or where no version is known yet.
         #
         # The faults are reported in the order of the specification: envelope, version, method, params. Params without
-        # a fault are decoded once, as those of the newest version; of others the envelope is read first.
+        # a fault are decoded once, in the form of the newest version; otherwise the envelope is read first.
         method, newest = request.method, table.get(table.MODERN[-1])
         read = self._reader(method, newest)
         try:

@@ -51,7 +51,7 @@ _LOOK_SECONDS = 0.25
 
 
 BLOCKED_SECONDS = 5.0
-"""After so many seconds the log has the function that blocks the event loop."""
+"""After this time the log names the function that blocks the event loop."""
 
 _WATCH_SECONDS = 1.0
 

@@ -55,12 +55,12 @@ class CreateTaskResult(Result, kw_only=True):
     status_message: str | None = None
     created_at: str
     last_updated_at: str
-    ttl_ms: int | None = field(default_factory=lambda: None)  # a plain default would not be written
+    ttl_ms: int | None = field(default_factory=lambda: None)  # a plain default would not be encoded
     poll_interval_ms: int | None = None
 
 
 class DetailedTask(CreateTaskResult, kw_only=True):
-    """A task with what belongs to its status: the result of `tasks/get`, and the params of `notifications/tasks`."""
+    """A task with its result, error or questions: the result of `tasks/get`, the params of `notifications/tasks`."""
 
     input_requests: dict[str, InputRequest] | None = None
     result: Raw = NO_JSON
@@ -97,6 +97,6 @@ class ListTasksResult(Result, kw_only=True):
 
 
 class TaskRequest(Wire, kw_only=True):
-    """The member `task` of a request of 2025-11-25 that shall become a task: for how long it should be kept."""
+    """The member `task` of a request of 2025-11-25 that should become a task, and how long it should be kept."""
 
     ttl: int | None = None

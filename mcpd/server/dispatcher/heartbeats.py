@@ -36,7 +36,7 @@ class Connection(Peer, Protocol):
 class Heartbeats:
     """Sends heartbeats for the calls of one connection, from now until no call needs them.
 
-    One timer serves all calls. It does not keep the connection alive, of which HTTP has one for each request.
+    One timer serves all calls. It does not keep the connection alive, because HTTP has a connection for each request.
     """
 
     __slots__ = ("_connection", "_interval")
@@ -47,7 +47,7 @@ class Heartbeats:
         connection.loop.call_later(interval, self._tick)
 
     def _tick(self) -> None:
-        # Send what is due, and come back when the next call is due.
+        # Send the heartbeats that are due, and come back when the next call is due.
         connection = self._connection()
         if connection is None:
             return
@@ -73,7 +73,7 @@ class Heartbeats:
         real = 0.0 if last is None else float(last.progress)
         value = next_value(real if call.beat is None else max(real, call.beat))
         if value == inf or connection.channel.is_congested:
-            return  # a client that is behind with reading has enough to read
+            return  # a client that reads slowly has enough to read
 
         total, message = (None, None) if last is None else (last.total, last.message)
         params = ProgressParams(
@@ -94,11 +94,11 @@ def has_token(call: Call) -> bool:
 
 
 def rise(params: ProgressParams, call: Call) -> None:
-    """Make a value larger than that of the last heartbeat, which is a little larger than the value before it."""
+    """Raise the progress above the value of the last heartbeat, if the function has sent a smaller one."""
     if call.beat is not None and params.progress <= call.beat:
         params.progress = call.beat = next_value(call.beat)
 
 
 def next_value(value: float) -> float:
-    """Return the smallest value to send after `value`, so that it does not hide a real one."""
+    """Return the smallest value to send after `value`, by so little that real values remain larger."""
     return _LEAST if abs(value) < _LEAST else nextafter(value, inf)

@@ -94,7 +94,7 @@ class Outbox(ABC):
         return self._charge.set(self._waiting_bytes)
 
     def _give_up(self) -> None:
-        # Close because the client reads too slowly, and tell it.
+        # The client reads too slowly. It receives the reason before the end, if it reads again in time.
         if self.is_open:
             self.close()
             self._telling = asyncio.get_running_loop().create_task(self._tell_end())

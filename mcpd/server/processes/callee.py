@@ -1,8 +1,8 @@
-"""What a tool calls instead of its function: checks the arguments here, and has a worker call the function.
+"""`ProcessCallee` replaces the function of a tool: it checks the arguments, and has a worker call the function.
 
 Everything around the function stays in this process: middleware, visibility, the time limit, the check of the result,
-metrics and traces. What the function does with its context is relayed: a message is sent, and a question asked, by the
-real request.
+metrics and traces. Messages and questions that the function sends by its context are relayed: they are sent by the real
+request.
 """
 
 from __future__ import annotations
@@ -51,10 +51,9 @@ _END_SECONDS = 1.5
 
 
 class ProcessCallee:
-    """A function that runs in a process; used like the `Callee` that it wraps. Raises RegistrationError.
+    """A function that runs in a process; used like the `Callee` that it wraps. Creating it may raise RegistrationError.
 
-    `memory` is the limit of a call in bytes. `calls` is how many calls one process may run, 0 for any
-    number.
+    `memory` is the limit of a call in bytes. `calls` is how many calls one process may run, 0 for any number.
     """
 
     is_async = True
@@ -113,7 +112,7 @@ class ProcessCallee:
 
     def prepare(self) -> None:
         """Make what calls need, so that each worker has it from the start."""
-        with suppress(Exception):  # the call reports it
+        with suppress(Exception):  # the call reports the error
             self._inner.check(Raw(b"{}"))
         with suppress(Exception):
             self.result("")
@@ -149,7 +148,7 @@ def process_callee(
 
 
 def _key_of(function: Any, tool: str) -> tuple[str, str]:
-    # Return what is the same for a tool in all processes that import the target, and the name of its module.
+    # Return a key of a tool that is the same in all processes that import the target, and the name of its module.
     plain = plain_function(function)
     code = getattr(plain, "__code__", None)
     named = plain if hasattr(plain, "__qualname__") else type(plain)
@@ -181,7 +180,7 @@ _sources: dict[str, Source] = {}
 
 
 class _RawResult(CallToolResult, kw_only=True):
-    # Its structured content stays as it was written.
+    # Kept as bytes, so that the server does not decode and encode it again.
     structured_content: Raw | UnsetType = UNSET
 
 
@@ -304,7 +303,7 @@ class _RemoteCall:
     # -- how it ends -------------------------------------------------------------------------
 
     def _watch(self, pool: Pool, worker: Worker, most: int) -> None:
-        # Look at the memory of the worker now and then.
+        # Look at the memory of the worker four times a second.
         self._timer = asyncio.get_running_loop().call_later(_MEMORY_SECONDS, self._watch, pool, worker, most)
         if worker.resident_bytes() > most:
             self._is_too_large = True
@@ -360,7 +359,7 @@ class _RemoteCall:
                 self._needed.update(error.questions)
             reply.error = error_data(error)
         del self._asks[frame.number]
-        with suppress(OSError):  # it has ended, and the call with it
+        with suppress(OSError):  # the worker has ended, and the call with it
             await worker.send(reply)
 
     async def _do(self, what: str, body: Any) -> Any:
@@ -382,7 +381,7 @@ class _RemoteCall:
 
 
 class _RawQuestion(Question):
-    # A question whose answer is checked here, and becomes a value in the worker.
+    # The answer to a question is checked here, and becomes a value in the worker.
     @classmethod
     def of(cls, data: Mapping[str, Any]) -> _RawQuestion:
         return cls(**structs.asdict(read_question(**data)))

@@ -1,4 +1,4 @@
-"""What a server and its workers say to each other over a pair of sockets, and exceptions as data.
+"""The messages between a server and its workers, which use a pair of sockets, and exceptions as data.
 
 A frame is four bytes with its length, then JSON. Nothing is pickled: the arguments of a call are the bytes that the
 client has sent, and the result is the bytes of a `CallToolResult`.
@@ -24,7 +24,7 @@ from mcpd.server.functions.results import to_builtins
 from mcpd.server.registry.content import Unwritable
 
 HEAD_BYTES = 4
-# What a frame may have beside a result.
+# The size of all other parts of a frame that has a result.
 ROOM_BYTES = 1 << 20
 
 
@@ -41,7 +41,7 @@ class UserData(Struct, omit_defaults=True):
 
 
 class RequestData(Struct, omit_defaults=True):
-    """What the context of a call shows of its request."""
+    """The data of a request that its context shows."""
 
     id: Id
     version: str
@@ -57,7 +57,7 @@ class RequestData(Struct, omit_defaults=True):
 
 
 class Run(Struct, tag="run", omit_defaults=True):
-    """Run a tool, whose result may have `most` bytes. `request` is None if nothing of the tool can look at it."""
+    """Run a tool, whose result may have `most` bytes. `request` is None if the tool has no way to look at it."""
 
     tool: str
     arguments: Raw
@@ -84,14 +84,14 @@ class Reply(Struct, tag="reply", omit_defaults=True):
 
 
 class Say(Struct, tag="say"):
-    """Do this for the call; there is no answer."""
+    """A command that the server carries out for the call, without a reply."""
 
     what: str
     body: Raw
 
 
 class Ask(Struct, tag="ask", omit_defaults=True):
-    """Do this for the call, and reply. `kept` is `ctx.state` now; None if the tool has not looked at it."""
+    """A command that the server carries out and replies to. `kept` is `ctx.state`, or None if it was not used."""
 
     number: int
     what: str
@@ -100,7 +100,7 @@ class Ask(Struct, tag="ask", omit_defaults=True):
 
 
 class Done(Struct, tag="done", omit_defaults=True):
-    """The tool has ended: with a result, whose class is named if it is not `CallToolResult`, or with an exception."""
+    """The end of a call: an exception or a result. Only a class other than `CallToolResult` is named."""
 
     result: Raw = NO_JSON
     kind: str = ""
@@ -117,7 +117,7 @@ _encoder = Encoder()
 
 
 def frame_of(message: ToWorker | FromWorker) -> bytearray:
-    """Encode a message. Raises what msgspec raises for values that are not JSON."""
+    """Encode a message. Raises the errors of msgspec for values that are not JSON."""
     frame = bytearray(HEAD_BYTES)
     _encoder.encode_into(message, frame, HEAD_BYTES)
     frame[:HEAD_BYTES] = (len(frame) - HEAD_BYTES).to_bytes(HEAD_BYTES, "big")
@@ -126,7 +126,7 @@ def frame_of(message: ToWorker | FromWorker) -> bytearray:
 
 # -- exceptions --------------------------------------------------------------------------------
 
-# Exceptions that end a call in a way of their own, besides those of `mcpd.errors`.
+# Other exceptions that end a call in a special way.
 _OWN: Mapping[str, type[BaseException]] = {
     "InputRequired": InputRequired,
     "CancelledError": asyncio.CancelledError,
@@ -136,11 +136,11 @@ _NONE: Mapping[str, Question] = {}
 
 
 class RemoteFailure(Exception):
-    """An exception of a tool in its process; the class of each is derived from this one and has its name there."""
+    """An exception of a tool in its process; its class derives from this one and is named like the original."""
 
 
 def error_data(error: BaseException) -> ErrorData:
-    """Return an exception as data. A class that is derived from one of ours becomes that one."""
+    """Return an exception as data. A class that is derived from one of mcpd is replaced with that one."""
     kind, text = type(error).__name__, str(error)
     if isinstance(error, BaseExceptionGroup):
         return ErrorData("group", error.message, inner=[error_data(one) for one in error.exceptions])
@@ -157,7 +157,7 @@ def error_data(error: BaseException) -> ErrorData:
 
 
 def error_of(data: ErrorData, needed: Mapping[str, Question] = _NONE) -> BaseException:
-    """Return the exception that `error_data` has described. One that ends a call for questions gets those `needed`."""
+    """Return the exception that `error_data` described. An exception that ends a call for questions gets `needed`."""
     if data.inner is not None:
         return BaseExceptionGroup(data.text, [error_of(one, needed) for one in data.inner])
     if data.kind == "InputRequired":

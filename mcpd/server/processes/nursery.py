@@ -61,12 +61,13 @@ def main() -> NoReturn:
         os.execv(command[0], command)
     gc.collect()
     gc.freeze()
-    end_with_parent(0)  # from now on it reads the control socket, and ends what its workers have started
+    # From now on, it reads the control socket, and ends the processes that its workers have started.
+    end_with_parent(0)
     Nursery(sock, setup, problem).run()
 
 
 def end_with_parent(number: int = signal.SIGKILL) -> bool:
-    """Have this process killed when the process that started it ends, where the system can do that; 0 undoes it."""
+    """Have the system send this signal when the process that started this one ends, where it can; 0 undoes that."""
     if sys.platform != "linux":
         return False
     try:
@@ -78,7 +79,7 @@ def end_with_parent(number: int = signal.SIGKILL) -> bool:
 
 
 def _has_threads() -> bool:
-    # Whether there are other threads, also those that libraries have started without Python.
+    # Whether there are other threads, including those that libraries started without Python.
     for handler in logging.getLogger().handlers:
         handler.flush()
     for _ in range(_ATTEMPTS):
@@ -88,7 +89,7 @@ def _has_threads() -> bool:
             number = threading.active_count()
         if number == 1:
             return False
-        time.sleep(_ATTEMPT_SECONDS)  # one that has done its work is about to end
+        time.sleep(_ATTEMPT_SECONDS)  # a thread that has done its work is about to end
     return True
 
 
@@ -96,7 +97,7 @@ def _has_threads() -> bool:
 
 
 class _Serves(BaseException):
-    """Ends a target that serves itself: everything before that has run."""
+    """Stops the import of a target that serves itself, after everything before that call has run."""
 
 
 def load(setup: Setup) -> str:
@@ -207,10 +208,10 @@ class Nursery:
             pid = os.fork()
             if pid == 0:
                 self._become_worker(sock)
-            with suppress(OSError):  # the worker has done it, or has ended
+            with suppress(OSError):  # the worker has done this itself, or has ended
                 os.setpgid(pid, pid)
         else:
-            # Not a `ChildProcess`, since the process is reaped here.
+            # This is no `ChildProcess`, because the nursery itself waits for the end of the process.
             command = replace(self._setup, is_worker=True).command(sock.fileno())
             sock.set_inheritable(True)
             pid = os.posix_spawn(command[0], command, os.environ, setpgroup=0)
@@ -232,7 +233,7 @@ class Nursery:
             found = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
             if found is None:
                 continue
-            # Before the number of the process is free: what it has started must not outlive it.
+            # Before the system can use the number again: processes that the worker started must not outlive it.
             _signal_group(pid, signal.SIGKILL)
             _, status = os.waitpid(pid, 0)
             del self._pids[number]

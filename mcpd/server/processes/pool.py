@@ -1,10 +1,10 @@
-"""The workers of this process: who runs a call, who waits for one, and how a worker is ended.
+"""The workers of this process: which of them run calls, which calls wait, and how a worker is ended.
 
 Theory of operation. A `Pool` belongs to one target in one event loop. Its nursery forks a worker for each socket that
 it receives, and reports how each one has ended; it also sends the signals, because it knows which processes it has
-reaped. There are at most as many workers at work as processors, further calls wait in order. A call that is given up
-leaves its place at once: its worker gets SIGTERM, and one second later its process group SIGKILL. The end of the
-control socket ends the nursery and all of its workers.
+reaped. At most as many workers run calls as there are processors; further calls wait in order. A cancelled call leaves
+its place at once: its worker gets SIGTERM, and one second later its process group SIGKILL. The end of the control
+socket ends the nursery and all of its workers.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ from .messages import HEAD_BYTES, ROOM_BYTES, FromWorker, ToWorker, frame_of, re
 
 Start: TypeAlias = Literal["fork", "spawn"]
 
-# How long an idle worker stays, and how many calls may wait for a worker.
+# The time for which an idle worker is kept, and the number of calls that may wait for a worker.
 IDLE_SECONDS = 60.0
 MOST_WAITING = 64
 
-# A record on the control socket: what, the number of the worker, and its process id or exit status.
+# A record on the control socket: its kind, the number of the worker, and its process id or exit status.
 RECORD = Layout("!cIi")
 FORK, END, KILL, PID, ENDED = b"F", b"E", b"K", b"P", b"D"
 
@@ -48,7 +48,7 @@ _POLL_SECONDS = 0.002
 
 
 class Setup(Struct):
-    """What a nursery, or a worker that is started anew, has to load."""
+    """The target that a nursery, or a worker in a new interpreter, has to load."""
 
     loader: str
     arguments: dict[str, object]
@@ -65,15 +65,15 @@ class Worker:
 
     def __init__(self, number: int, sock: socket.socket) -> None:
         self.number = number
-        # 0 until the nursery has reported it.
+        # 0 until the nursery has reported the id.
         self.pid = 0
         self.calls = 0
         self.is_busy = True
         self.is_ending = False
-        # Whether its place in the pool becomes free only when it has ended.
+        # Whether the place of the worker in the pool becomes free only when the worker has ended.
         self.holds_place = False
         self.leaving: asyncio.TimerHandle | None = None
-        # Its exit status; None if that is unknown.
+        # The exit status; None if it is unknown.
         self.ended: asyncio.Future[int | None] = asyncio.get_running_loop().create_future()
         self._socket = sock
         self._data = bytearray()
@@ -86,7 +86,7 @@ class Worker:
             await asyncio.get_running_loop().sock_sendall(self._socket, frame)
 
     async def receive(self, most: int) -> FromWorker | None:
-        """Return the next message; None if none will come. Raises OSError, or ValueError for more than `most` bytes."""
+        """Return the next message; None at the end of the connection. Raises OSError; ValueError above `most` bytes."""
         data, loop = self._data, asyncio.get_running_loop()
         while True:
             if len(data) >= HEAD_BYTES:
@@ -103,18 +103,18 @@ class Worker:
             data += read
 
     def shut(self) -> None:
-        """End the connection: a call that still reads finds its end."""
+        """Shut the connection down, so that a call that still reads finds its end."""
         with suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
-        """Close the socket. Without a call, the worker ends then."""
+        """Close the socket. The worker then ends, unless it runs a call."""
         if self.leaving is not None:
             self.leaving.cancel()
         self._socket.close()
 
     def resident_bytes(self) -> int:
-        """Return its memory; 0 if it is unknown."""
+        """Return the memory of the worker; 0 if it is unknown."""
         try:
             with open(f"/proc/{self.pid}/statm", "rb") as file:
                 return int(file.read().split()[1]) * os.sysconf("SC_PAGESIZE")
@@ -141,7 +141,7 @@ class Pool:
         self._life: AsyncIterator[None] | None = None
 
     async def open(self) -> None:
-        """Close the pool with the event loop: the loop closes what it has of unfinished generators."""
+        """Close the pool with the event loop, which closes generators that have not finished."""
         self._life = _until_closed(self)
         await anext(self._life)
 
@@ -218,7 +218,7 @@ class Pool:
         self._tell(KILL, worker.number)
 
     def end(self, worker: Worker) -> None:
-        """End a worker that has not done its call: by SIGTERM, and SIGKILL to its process group one second later."""
+        """End a worker that has not done its call: SIGTERM, and one second later SIGKILL to its process group."""
         worker.is_busy = False
         if worker.ended.done():
             worker.close()
@@ -226,7 +226,7 @@ class Pool:
             worker.is_ending = True
             self._ending += 1
             self._tell(END, worker.number)
-            # Calls that are given up must not start more and more processes.
+            # Cancelled calls must not start more and more processes.
             worker.holds_place = self._ending > self._most
         if not worker.holds_place:
             self._leave_place()
@@ -266,7 +266,7 @@ class Pool:
 
     def _tell(self, what: bytes, number: int) -> None:
         if self._control is not None:
-            with suppress(OSError):  # it has ended, and its workers with it
+            with suppress(OSError):  # the nursery has ended, and its workers with it
                 self._control.send(RECORD.pack(what, number, 0))
 
     def _on_records(self, control: socket.socket) -> None:
@@ -302,14 +302,14 @@ class Pool:
             self._leave_place()
 
     def forget_nursery(self) -> None:
-        """End the nursery, which takes its workers with it. The next call starts another one."""
+        """End the nursery and its workers. The next call starts another one."""
         control, self._control = self._control, None
         process, self._process = self._process, None
         if control is not None:
             if not self._loop.is_closed():
                 self._loop.remove_reader(control)
             control.close()
-        # Without a worker it may still import the target, which can take long.
+        # A nursery without workers may still be importing the target, which can take long.
         is_quick = any(worker.pid for worker in self._workers.values())
         for worker in list(self._workers.values()):
             self._on_ended(worker, None)

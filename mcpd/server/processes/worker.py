@@ -1,4 +1,4 @@
-"""A worker: runs the calls that it receives, one at a time, and relays what their contexts do to the server.
+"""A worker: runs the calls that it receives, one at a time, and relays messages and questions to the server.
 
 A plain function runs in the main thread, without an event loop, so that SIGTERM can end it by an exception. A coroutine
 runs in an event loop that lasts as long as the worker.
@@ -60,7 +60,7 @@ from .messages import (
 T = TypeVar("T")
 
 _PROGRESS = "notifications/progress"
-# As many progress notifications may be sent at once, and then per second.
+# This many progress notifications may be sent at once, and as many in each second after that.
 _PROGRESS_RATE = 20.0
 
 
@@ -81,7 +81,7 @@ def serve(sock: socket.socket, problem: str, *, is_tied: bool) -> NoReturn:
         logging.getLogger("mcpd").exception("the process of a tool has failed")
         code = 1
     finally:
-        # Without `atexit`: functions that the target has registered there belong to the server.
+        # Functions that the target has registered with `atexit` belong to the server, and are not called here.
         with suppress(Exception):
             logging.shutdown()
             sys.stdout.flush()
@@ -90,9 +90,9 @@ def serve(sock: socket.socket, problem: str, *, is_tied: bool) -> NoReturn:
 
 def _end_with_server(sock: socket.socket) -> None:
     waiting = select.poll()
-    waiting.register(sock, 0)  # reports only that the other end is closed
+    waiting.register(sock, 0)  # registered without events, it reports only that the other end is closed
     waiting.poll()
-    time.sleep(1)  # an idle worker ends by itself
+    time.sleep(1)  # an idle worker ends on its own meanwhile
     os.killpg(0, signal.SIGKILL)
 
 
@@ -131,7 +131,7 @@ class Worker:
             self._run(lifespan.release(self))
 
     def _stop(self, number: int, frame: FrameType | None) -> None:
-        # End the call by a cancellation, whose `finally` blocks run, and the process after it.
+        # End the call by a cancellation, so that its `finally` blocks run, and then the process.
         if not self._is_running or self._is_stopped:
             os._exit(0)
         exchange = self.exchange
@@ -145,7 +145,7 @@ class Worker:
         if current is not task:
             task.get_loop().call_soon_threadsafe(task.cancel)
         if current is not None:
-            raise asyncio.CancelledError  # it may never get back to the event loop
+            raise asyncio.CancelledError  # the call may never return to the event loop
 
     # -- one call ----------------------------------------------------------------------------
 
@@ -228,7 +228,7 @@ class Worker:
         return None if not head else read_to_worker(self._receive(int.from_bytes(head, "big")))
 
     def _receive(self, size: int) -> bytearray:
-        # Return so many bytes; none at the end.
+        # Return this many bytes, or none at the end of the connection.
         data = bytearray(size)
         view, at = memoryview(data), 0
         while at < size:
@@ -244,7 +244,7 @@ class Worker:
             self._socket.sendall(frame)
 
     def say(self, what: str, body: Any) -> None:
-        """Have the server do something. Raises what msgspec raises for a value that is not JSON."""
+        """Have the server do something. Raises the errors of msgspec for a value that is not JSON."""
         say = Say(what, Raw(encode(body)))
         if what == _PROGRESS and self._pause.holds(say):
             return
@@ -252,7 +252,7 @@ class Worker:
         self._send(say)
 
     def flush(self, say: Say) -> None:
-        """Send what had to wait."""
+        """Send the message that was held back."""
         self._send(say)
 
     def _ask(self, what: str, body: Any) -> int:
@@ -321,7 +321,7 @@ def _encoded(result: CallToolResult) -> bytes:
 
 
 class _ProgressPause:
-    # Holds progress that comes too fast. The last one is sent before anything else, or when there is time again.
+    # Holds back progress that comes too fast. The last one is sent before other messages, or when the rate allows it.
     def __init__(self) -> None:
         self._held: Say | None = None
         self._left = _PROGRESS_RATE
@@ -346,7 +346,7 @@ class _ProgressPause:
 
 
 class _NoLoop:
-    # What stands for the event loop while there is none.
+    # Replaces the event loop for calls that have none.
     @staticmethod
     def call_soon_threadsafe(function: Any, *arguments: Any) -> None:
         function(*arguments)
