@@ -108,6 +108,8 @@ if TYPE_CHECKING:
         list_roots as list_roots,
         sample as sample,
     )
+    from mcpd.server.extensions.tasks.authors import TaskInfo as TaskInfo
+    from mcpd.server.extensions.tasks.settings import TaskSettings as TaskSettings
     from mcpd.server.extensions.ui.results import (
         ViewResult as ViewResult,
         view_result as view_result,
@@ -174,6 +176,8 @@ _NAMES = {
     "mcpd.server.context.context": ("Context", "SyncContext"),
     "mcpd.server.context.forms": ("choices",),
     "mcpd.server.context.questions": ("Answer", "elicit_form", "elicit_url", "list_roots", "sample"),
+    "mcpd.server.extensions.tasks.authors": ("TaskInfo",),
+    "mcpd.server.extensions.tasks.settings": ("TaskSettings",),
     "mcpd.server.extensions.ui.results": ("ViewResult", "view_result"),
     "mcpd.server.extensions.ui.view": ("View",),
     "mcpd.server.functions.dependencies": ("Depends",),

@@ -485,7 +485,8 @@ class Session(Struct, eq=False, weakref=True):
             )
         shaped = version.shape(params)
         if meta:
-            shaped = {**({} if shaped is None else decode(encode(shaped), type=dict[str, Raw])), "_meta": meta}
+            members = {} if shaped is None else decode(encode(shaped), type=dict[str, Any])
+            shaped = {**members, "_meta": {**members.get("_meta", {}), **meta}}
         frame = encode_message(method, shaped, request_id)
         if len(frame) > self.max_frame_bytes:
             raise LocalProtocolError(

@@ -255,6 +255,7 @@ class ServerCore:
         backend = Backend(
             self.connect, self._mirrors, self.lifespan, self._observers, self._routes, self.identity, hiding,
             self._state_keys, self._connections, ListDigests(lambda: self.catalog),
+            lambda: self.extensions.values(),
         )  # fmt: skip
         make = HttpApp
         if is_hosted:

@@ -68,9 +68,11 @@ def tool_entry(
     added = ((extension.id, extension.tool(name, own.get(extension.id, {}), meta)) for extension in installed)
     additions = {id: addition for id, addition in added if addition is not None}
     output_schema = options.get("output_schema")
+    executions = (getattr(addition, "execution", None) for addition in additions.values())
 
     tool = Tool(
         name=name,
+        execution=next(filter(None, executions), None),
         annotations=hints_of(options.get("annotations"), ToolAnnotations, where),
         input_schema={},
         output_schema=None if output_schema is None else dict(output_schema),

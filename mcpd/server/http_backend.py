@@ -6,7 +6,7 @@ A digest shows whether a list has changed, or differs from another process's.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from msgspec import Struct
 from msgspec.json import encode
@@ -18,12 +18,13 @@ from mcpd.server.context.exchange import Exchange
 from mcpd.server.registry.catalog import Catalog
 
 if TYPE_CHECKING:
-    from mcpd.protocol.channel import Channel
+    from mcpd.protocol.channel import Channel, Ending
     from mcpd.protocol.observer import Observer
     from mcpd.protocol.session import Opening
     from mcpd.protocol.state_keys import StateKeys
     from mcpd.protocol.types.base import Implementation
     from mcpd.protocol.wire.headers import Mirror
+    from mcpd.server.backplane.base import Backplane
     from mcpd.server.dispatcher.announcer import Announcer
     from mcpd.server.dispatcher.connection import ServerConnection
     from mcpd.server.registry.catalog import Kind
@@ -108,6 +109,23 @@ def _digest(items: Iterable[bytes]) -> bytes:
     return digest.digest()
 
 
+class Served(Protocol):
+    """An extension of a server, as whoever serves it needs it; see `extensions.base.Extension`."""
+
+    @property
+    def work(self) -> Ending | None:
+        """The work that goes on without a call."""
+
+    def share(self, backplane: Backplane) -> None:
+        """Several processes serve together."""
+
+    async def start(self) -> None:
+        """Serving begins."""
+
+    async def aclose(self) -> None:
+        """Serving has ended."""
+
+
 class Backend(NamedTuple):
     """The server behind an application.
 
@@ -125,3 +143,4 @@ class Backend(NamedTuple):
     keys: StateKeys
     announcer: Announcer
     list_digest: ListDigests
+    extensions: Callable[[], Iterable[Served]] = tuple

@@ -78,6 +78,9 @@ def take_over(server: Server, other: Server) -> list[str]:
     for method in [method for method in server._listeners if method not in other._listeners]:
         del server._listeners[method]
     other._listeners = server._listeners
+    for id, extension in other.extensions.items():
+        if id in server.extensions:
+            extension.succeed(server.extensions[id])
     server.extensions, server._roots_functions = other.extensions, other._roots_functions
     server.identity, server._identity_meta = other.identity, other._identity_meta
     server.max_in_flight = other.max_in_flight

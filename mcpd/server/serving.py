@@ -163,7 +163,7 @@ async def serve(server: ServerCore, settings: Settings, exit_deadline: ExitDeadl
                 await _open(lifespan, stop)
 
         clients.on_state = settings.on_state
-        clients.are_served()
+        await clients.are_served()
         await stop.wait()
         clients.pause()
         await _finish(clients, settings.grace, stop)
@@ -262,7 +262,9 @@ class _Clients:
         self._server.add_observer(wire_log)
         self._observers.callback(wire_log.close)
 
-    def are_served(self) -> None:
+    async def are_served(self) -> None:
+        for extension in self._server.extensions.values():
+            await extension.start()
         if self._watching is not None:
             self._watching.ready([listener.url for listener in self._listeners if listener.url])
         if self.on_state is not None:
@@ -294,10 +296,18 @@ class _Clients:
         others: list[Iterable[Ending]] = [getattr(listener, "connections", ()) for listener in self._listeners]
         return [*self._accepted, *chain.from_iterable(others)]
 
+    @property
+    def endings(self) -> list[Ending]:
+        # Everything whose work has to end: connections, and extensions with work that goes on without a call.
+        works = [extension.work for extension in self._server.extensions.values()]
+        return [*self.connections, *filter(None, works)]
+
     async def aclose(self) -> None:
         self.pause()
         for listener in self._listeners:
             await listener.aclose()
+        for extension in self._server.extensions.values():
+            await extension.aclose()
         self._observers.close()
 
     def _accept(self, channel: Channel, *, is_only: bool = False) -> Receiver:
@@ -367,7 +377,7 @@ async def _finish(clients: _Clients, grace: float, stop: Stop) -> None:
     await _ends_before(lingering, stop.wait_again(), grace)
     lingering.cancel()
 
-    connections = clients.connections
+    connections = clients.endings
     grace = max(0.0, end - loop.time())
 
     finishing: asyncio.Future[Any] = asyncio.gather(*(connection.finish(grace) for connection in connections))

@@ -8,6 +8,7 @@ import pytest
 
 from mcpd import Server
 from mcpd.errors import RegistrationError
+from mcpd.server.extensions.tasks.extension import TasksExtension
 from mcpd.server.extensions.ui.extension import AppsExtension
 from mcpd.server.metadata import OPTIONS
 from mcpd.server.options import ToolOptions
@@ -56,10 +57,11 @@ def test_the_help_of_a_decorator_names_every_option(method: str, options: type) 
     assert [name for name in options.__annotations__ if f"`{name}" not in said] == []
 
 
-def test_options_for_type_checkers_are_ours_and_those_of_the_extension_every_server_has() -> None:
+def test_options_for_type_checkers_are_ours_and_those_of_the_extensions_every_server_has() -> None:
     own = DescribedTool.__annotations__
-    assert set(ToolOptions.__annotations__) == {*own, *AppsExtension.tool_options}
-    assert not set(own) & set(AppsExtension.tool_options)
+    others = {*AppsExtension.tool_options, *TasksExtension.tool_options}
+    assert set(ToolOptions.__annotations__) == {*own, *others}
+    assert not set(own) & others
 
 
 @pytest.mark.parametrize(

@@ -45,6 +45,7 @@ BOTH = "application/json, text/event-stream"
 TIMEOUT = 60.0
 
 _NAMES = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
+_NAMES |= dict.fromkeys(("tasks/get", "tasks/update", "tasks/cancel"), "taskId")
 _NO_ACCESS_RULES = Access()
 _DEFAULTS = HttpSettings()
 

@@ -27,6 +27,7 @@ from mcpd.server.http.request import Receive, Scope, Send
 __all__ = ["HttpWire", "http_wire"]
 
 _NAMES = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
+_NAMES |= dict.fromkeys(("tasks/get", "tasks/update", "tasks/cancel"), "taskId")
 
 
 class HttpWire(Wire):

@@ -141,6 +141,8 @@ def _validate_result(schema: _Schema, direction: Direction, result: Any, method:
             name = "InputRequiredResult"
             if not result.keys() & {"inputRequests", "requestState"}:
                 raise SchemaViolation(f"{schema.version} {name}: neither inputRequests nor requestState (S26-088)")
+        elif result_type == "task" and method == "tools/call":
+            name = "CreateTaskResult"
         elif result_type != "complete":
             raise SchemaViolation(f"{schema.version} {name}: resultType {result_type!r} for {method} (S26-006)")
     elif isinstance(result.get("task"), dict) and "CreateTaskResult" in schema.definitions:
@@ -180,6 +182,8 @@ class _Schema:
         _repair(self.definitions)
         if version == OLDEST:
             _make_oldest(self.definitions)
+        if version == NEWEST:
+            _add_tasks(self.definitions)
         self.closed_definitions = _close_all(version, self.definitions)
         old = "JSONRPCError" in self.definitions
         self.envelopes = {
@@ -193,6 +197,9 @@ class _Schema:
             "client": self._methods("ClientNotification"),
             "server": self._methods("ServerNotification"),
         }
+        if version == NEWEST:
+            self.requests["client"] |= {f"tasks/{name}": f"{name.title()}TaskRequest" for name in _TASK_METHODS}
+            self.notifications["server"]["notifications/tasks"] = "TaskNotification"
         self.errors = dict(self._error_codes())
         self._validators: dict[tuple[str, bool], jsonschema_rs.Validator] = {}
 
@@ -248,6 +255,68 @@ def _repair(definitions: dict[str, Any]) -> None:
         for branch in values.get("anyOf", [values]):
             if "integer" in branch["type"]:
                 branch["type"] = ["string", "number", "boolean"]
+
+
+_TASK_METHODS = ("get", "update", "cancel")
+
+
+def _add_tasks(definitions: dict[str, Any]) -> None:
+    """Describe the tasks extension, which has no schema among the published ones (tasks-extension)."""
+    text, count = {"type": "string"}, {"type": "integer", "minimum": 1}
+    time = {"type": "string", "pattern": r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$"}
+    task: dict[str, Any] = {
+        "taskId": {"type": "string", "minLength": 16},
+        "status": text,
+        "statusMessage": text,
+        "createdAt": time,
+        "lastUpdatedAt": time,
+        "ttlMs": {"type": ["integer", "null"]},
+        "pollIntervalMs": count,
+    }
+    required = ["taskId", "status", "createdAt", "lastUpdatedAt", "ttlMs"]
+    meta = {"_meta": {"type": "object"}}
+    of_status: dict[str, dict[str, Any]] = {
+        "working": {},
+        "input_required": {"inputRequests": {"type": "object", "minProperties": 1}},
+        "completed": {"result": {"$ref": "#/$defs/CallToolResult"}},
+        "failed": {"error": {"$ref": "#/$defs/Error"}},
+        "cancelled": {},
+    }
+
+    def detailed(more: dict[str, Any]) -> dict[str, Any]:
+        return {
+            "oneOf": [
+                {
+                    "type": "object",
+                    "properties": {**task, **meta, **more, **own, "status": {"const": status}},
+                    "required": [*required, *more, *own],
+                    "additionalProperties": False,
+                }
+                for status, own in of_status.items()
+            ]
+        }
+
+    definitions["CreateTaskResult"] = {
+        "type": "object",
+        "properties": {**task, **meta, "resultType": {"const": "task"}, "status": {"const": "working"}},
+        "required": [*required, "resultType"],
+        "additionalProperties": False,
+    }
+    definitions["GetTaskResult"] = detailed({"resultType": {"const": "complete"}})
+    for name in ("UpdateTaskResult", "CancelTaskResult"):
+        definitions[name] = {
+            "type": "object",
+            "properties": {**meta, "resultType": {"const": "complete"}},
+            "required": ["resultType"],
+            "additionalProperties": False,
+        }
+    definitions["TaskNotification"] = {
+        "type": "object",
+        "properties": {"method": {"const": "notifications/tasks"}, "params": detailed({})},
+        "required": ["method", "params"],
+    }
+    ids = {"type": "array", "items": text}
+    definitions["SubscriptionFilter"]["properties"]["taskIds"] = ids
 
 
 def _make_oldest(definitions: dict[str, Any]) -> None:
@@ -461,7 +530,8 @@ class Conversation:
         method, version, token = asked.pop() if is_refused else asked.pop(0)
         if not asked:
             del self._open[key]
-        self._tokens.discard((type(token), token))
+        if not isinstance(message.get("result"), dict) or "task" not in message["result"]:
+            self._tokens.discard((type(token), token))  # a task of 2025-11-25 keeps it
         if method.startswith(FOREIGN) and "result" in message:
             return
         if method == "initialize" and "result" in message:

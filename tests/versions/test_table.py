@@ -65,7 +65,8 @@ def shaped(version: str, value: Any) -> Any:
 # -------------------------------------------------------------------------------------- methods
 
 # Tasks are experimental in 2025-11-25 and an extension since; this server offers neither.
-NOT_OFFERED = {"tasks/get", "tasks/cancel", "tasks/result", "tasks/list", "notifications/tasks/status"}
+NOT_OFFERED = {f"tasks/{name}" for name in ("get", "update", "cancel", "result", "list")}
+NOT_OFFERED |= {"notifications/tasks", "notifications/tasks/status"}
 
 
 @each_version

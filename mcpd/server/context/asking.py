@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 from msgspec import Raw, ValidationError, to_builtins
 from msgspec.json import Decoder, Encoder
@@ -33,6 +33,9 @@ from mcpd.protocol.types.interaction import CreateMessageParams, InputRequest, I
 from .peer import InputRequired, Peer
 from .questions import Question, is_offered
 
+if TYPE_CHECKING:
+    from mcpd.protocol.types.base import LogLevel
+
 
 def asking_for(call: Call, peer: Peer) -> Asking:
     """Return the object that asks the client of this request. Raises InvalidParams for a forged state."""
@@ -49,6 +52,11 @@ class Asking(ABC):
         # JSON values that are kept between rounds, see `Context.state`.
         self.kept: dict[str, Any] = {}
 
+    def move(self, call: Call, peer: Peer) -> None:
+        """Ask for another call from now on: that of the task which the request has become."""
+        self._call = call
+        self._peer = peer
+
     def can_ask(self, question: Question) -> bool:
         """Return whether this client, in this version, can be asked this question."""
         return is_offered(question.needs, self._call.client.capabilities)
@@ -57,11 +65,11 @@ class Asking(ABC):
         """Return the answers by key. Ends the handler with InputRequired if they need another round."""
         for question in questions.values():
             if not self.can_ask(question):
-                raise self._missing(question)
-        return await self._ask({key: self._without_context(question) for key, question in questions.items()}, timeout)
+                raise self.missing(question)
+        return await self.put({key: self._without_context(question) for key, question in questions.items()}, timeout)
 
     @abstractmethod
-    async def _ask(self, questions: dict[str, Question], timeout: float | None) -> dict[str, Any]:
+    async def put(self, questions: dict[str, Question], timeout: float | None) -> dict[str, Any]:
         """Ask questions that this client supports, in the way of its version."""
 
     @abstractmethod
@@ -73,7 +81,7 @@ class Asking(ABC):
         """Return the result that asks the client for another round, in versions with rounds."""
 
     @abstractmethod
-    def _missing(self, question: Question) -> Exception:
+    def missing(self, question: Question) -> Exception:
         """Return the error for a question that the client does not support."""
 
     def next_key(self) -> str:
@@ -97,12 +105,35 @@ class Asking(ABC):
         return replace(question, params=replace(params, include_context=None))
 
 
+class CallTask(Protocol):
+    """What may become of a call: a task, which continues after the call was answered."""
+
+    @property
+    def id(self) -> str | None:
+        """The task's id; None before the call has become a task."""
+
+    def entered(self) -> None:
+        """The tool is about to run. Raises ProtocolError if this call must not be a task, or must be one."""
+
+    def progress(self, progress: float, total: float | None, message: str | None) -> None:
+        """Keep the progress as the task's status message."""
+
+    def takes_log(self, level: LogLevel, data: object, logger: str | None) -> bool:
+        """Whether a log message was written to the server's log, because the client receives none for this task."""
+
+    def asking_for(self, call: Call, peer: Peer) -> Asking:
+        """Return the object that asks the client of this call."""
+
+    async def become(self, message: str) -> None:
+        """Answer the call with the task, if the client can take one. Does nothing if it is one already."""
+
+
 class _Requests(Asking):
     # Questions as requests of the server, on a legacy session.
     def can_ask(self, question: Question) -> bool:
         return question.method in self._call.version.server_requests and super().can_ask(question)
 
-    async def _ask(self, questions: dict[str, Question], timeout: float | None) -> dict[str, Any]:
+    async def put(self, questions: dict[str, Question], timeout: float | None) -> dict[str, Any]:
         return {key: await self._request(question, timeout) for key, question in questions.items()}
 
     async def _request(self, question: Question, timeout: float | None) -> Any:
@@ -119,13 +150,13 @@ class _Requests(Asking):
 
     def require(self, question: Question, key: str | None) -> NoReturn:
         if not self.can_ask(question):
-            raise self._missing(question)
+            raise self.missing(question)
         raise UrlElicitationRequired([to_builtins(question.params)])
 
     def required(self, questions: Mapping[str, Question]) -> InputRequiredResult:
         raise LocalProtocolError("this protocol version has no input_required results")
 
-    def _missing(self, question: Question) -> Exception:
+    def missing(self, question: Question) -> Exception:
         names = ", ".join(".".join((name, *parts)) for name, parts in question.needs.items())
         return ToolError(f"This needs a client with the capability {names}, which yours does not offer")
 
@@ -163,7 +194,7 @@ class _Rounds(Asking):
         subject = subject_of(params) or None
         return _encode_sorted([self._call.session.opening.principal, self._call.method, subject, arguments or None])
 
-    async def _ask(self, questions: dict[str, Question], timeout: float | None) -> dict[str, Any]:
+    async def put(self, questions: dict[str, Question], timeout: float | None) -> dict[str, Any]:
         unanswered = {key: question for key, question in questions.items() if key not in self._answers}
         answers = {
             key: self._read_answer(key, question) for key, question in questions.items() if key not in unanswered
@@ -175,7 +206,7 @@ class _Rounds(Asking):
     def require(self, question: Question, key: str | None) -> NoReturn:
         # End the handler with a question by URL, unless it was answered.
         if not self.can_ask(question):
-            raise self._missing(question)
+            raise self.missing(question)
         name = key or self.next_key()
         if name in self._answers:
             self._read_answer(name, question).get()  # raises if the user declined
@@ -187,7 +218,7 @@ class _Rounds(Asking):
         except MALFORMED as error:
             raise InvalidParams(f"inputResponses.{key}: {explain(error)}") from None
 
-    def _missing(self, question: Question) -> Exception:
+    def missing(self, question: Question) -> Exception:
         return MissingCapability(question.needs)
 
     def required(self, questions: Mapping[str, Question]) -> InputRequiredResult:

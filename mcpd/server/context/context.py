@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar, Unpack, overload
 from msgspec import UNSET, Struct
 from msgspec.json import Decoder
 
-from mcpd.errors import AccessDenied, ConfigurationError
+from mcpd.errors import AccessDenied, ConfigurationError, ToolError
 from mcpd.protocol.envelope import ClientIdentity
 from mcpd.protocol.jsonrpc import MALFORMED, Id
 from mcpd.protocol.principal import Principal, Transport
@@ -213,6 +213,8 @@ class Context(RequestInfo):
         # Usually there is nothing to wait for, so this is a single step.
         exchange = self._exchange
         call = exchange.call
+        if exchange.task is not None:
+            exchange.task.progress(progress, total, message)
         meta = call.meta
         if meta is None or (token := meta.progress_token) is None:
             return
@@ -250,6 +252,9 @@ class Context(RequestInfo):
         return self._exchange.do(self._log(level, data, logger))
 
     async def _log(self, level: LogLevel, data: Any, logger: str | None) -> None:
+        task = self._exchange.task
+        if task is not None and task.takes_log(level, data, logger):
+            return
         wanted = self._exchange.call.log_level
         if wanted is None or LOG_LEVELS.index(level) < LOG_LEVELS.index(wanted):
             return
@@ -450,6 +455,38 @@ class Context(RequestInfo):
 
         self._exchange.asking.require(questions.elicit_url(message, url, elicitation_id), key)
 
+    # -- tasks -------------------------------------------------------------------------------
+
+    @property
+    def task_id(self) -> str | None:
+        """The id of the task that this request has become; None outside a task."""
+        task = self._exchange.task
+        return None if task is None else task.id
+
+    def become_task(self, message: str = "") -> Awaitable[None]:
+        """Make this call a task now, and let the work continue after its answer; `message` is its status.
+
+        Nothing happens without a client that takes tasks, for tools with `task="never"`, and inside a task. Spec: the
+        tasks extension.
+        """
+        return self._exchange.do(self._become_task(message))
+
+    async def _become_task(self, message: str) -> None:
+        if self._exchange.task is not None:
+            await self._exchange.task.become(message)
+
+    def hand_over(self, *, keep: float | None = None) -> NoReturn:
+        """End the function, but not its task: `return ctx.hand_over()`, for work that another system does.
+
+        Whoever does the work calls `server.tasks.finish` or `fail` within `keep` seconds, by default the longest life
+        of a task. Raises ToolError if the client takes no tasks.
+        """
+        from .peer import TaskHandedOver
+
+        if self._exchange.task is None:
+            raise ToolError("This work takes long, and needs a client that takes tasks")
+        raise TaskHandedOver(keep)
+
     def elicitation_complete(self, elicitation_id: str) -> Awaitable[None]:
         """Notify the client that the user has finished a visit by URL; only 2025-11-25 has this notification.
 
@@ -518,6 +555,10 @@ if TYPE_CHECKING:
         def require_url(
             self, message: str, url: str, *, elicitation_id: str | None = None, key: str | None = None
         ) -> NoReturn: ...
+        @property
+        def task_id(self) -> str | None: ...
+        def become_task(self, message: str = "") -> None: ...
+        def hand_over(self, *, keep: float | None = None) -> NoReturn: ...
         def elicitation_complete(self, elicitation_id: str) -> None: ...
 
 else:

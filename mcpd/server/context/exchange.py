@@ -21,7 +21,7 @@ from mcpd.protocol.session import Call
 
 if TYPE_CHECKING:
     from mcpd.server.functions.threads import ThreadCall
-    from .asking import Asking
+    from .asking import Asking, CallTask
     from .peer import CallClock, Peer
     from .questions import Question
 
@@ -45,6 +45,8 @@ class Exchange(Struct, eq=False):
     clock: CallClock | None = None
     # The result of the server's own handler, for middleware that needs it.
     own_result: Any = None
+    # What the call may become; None if it can be no task.
+    task: CallTask | None = None
     _asking: Asking | None = None
     pending: set[ThreadCall] | None = None
     has_ended: bool = False
@@ -81,13 +83,23 @@ class Exchange(Struct, eq=False):
         if self._asking is None:
             from .asking import asking_for  # few tools ask, and this costs start-up
 
-            self._asking = asking_for(self.call, self.peer)
+            make = asking_for if self.task is None else self.task.asking_for
+            self._asking = make(self.call, self.peer)
         return self._asking
 
     @property
     def kept(self) -> dict[str, Any]:
         """The values of `ctx.state`; {} if nothing has looked at it."""
         return {} if self._asking is None else self._asking.kept
+
+    @property
+    def asked(self) -> Asking | None:
+        """The questions of this request; None while it has none."""
+        return self._asking
+
+    def use(self, asking: Asking) -> None:
+        """Ask in this way from now on."""
+        self._asking = asking
 
     # -- talking back ------------------------------------------------------------------------
 

@@ -61,6 +61,14 @@ class CallClock(Protocol):
         """Continue after a question."""
 
 
+class TaskHandedOver(BaseException):
+    """Ends the function of a task that somebody else finishes, within `keep` seconds."""
+
+    def __init__(self, keep: float | None) -> None:
+        self.keep = keep
+        super().__init__("the task is finished elsewhere")
+
+
 class InputRequired(BaseException):
     """Ends a handler whose question has no answer yet. Not an Exception, so that tools do not catch it."""
 
@@ -92,4 +100,4 @@ def is_failure(error: BaseException) -> bool:
     """
     if isinstance(error, BaseExceptionGroup):
         return error.subgroup(InputRequired) is None
-    return not isinstance(error, (asyncio.CancelledError, GeneratorExit, InputRequired))
+    return not isinstance(error, (asyncio.CancelledError, GeneratorExit, InputRequired, TaskHandedOver))

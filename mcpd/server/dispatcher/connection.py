@@ -622,7 +622,7 @@ class _BatchResponse:
 def _fail_call(call: Call, error: BaseException) -> bytes | None:
     # Close a call that ended with an exception. Returns the error response, None if the call was cancelled.
     try:
-        return call.session.fail(call, _protocol_error(error, call))
+        return call.session.fail(call, error_of(error, call))
     except Exception as not_encodable:
         # The text or data of the error is not valid JSON, but the client still waits for a response.
         log.error(
@@ -636,8 +636,8 @@ def _fail_call(call: Call, error: BaseException) -> bytes | None:
         forget_frames(error)
 
 
-def _protocol_error(error: BaseException, call: Call) -> ProtocolError:
-    # Return the error to send for a call that ended with an exception.
+def error_of(error: BaseException, call: Call) -> ProtocolError:
+    """Return the error to send for a call that ended with an exception."""
     if isinstance(error, ResultTooLarge):
         log.warning("%s (id %s): %s", call.method, printable(call.id), printable(error.message))
     if isinstance(error, ProtocolError):

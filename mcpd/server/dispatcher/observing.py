@@ -39,6 +39,9 @@ class HookedObserver(Observer):
     def refused(self, reason: str) -> None:
         """Something was refused before a session received it; `reason` is an HTTP status or a JSON-RPC code."""
 
+    def task_changed(self, tool: str, status: str | None, seconds: float) -> None:
+        """A task was created (`status` is None), or has ended `seconds` after that."""
+
     def backplane_answered(self, command: str, seconds: float, error: str) -> None:
         """The backplane executed a command; `error` is "away", the class of the exception, or empty."""
 

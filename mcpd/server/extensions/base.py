@@ -7,7 +7,7 @@ Spec: 2026-07-28 basic/versioning, extension negotiation.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Coroutine, Mapping
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from inspect import iscoroutinefunction
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
@@ -25,7 +25,12 @@ from mcpd.server.registry.catalog import Catalog
 from mcpd.server.registry.entries import ToolMeta
 
 if TYPE_CHECKING:
+    from mcpd.protocol.channel import Ending
+    from mcpd.protocol.observer import Observer
+    from mcpd.server.backplane.base import Backplane
     from mcpd.server.context.context import Context
+    from mcpd.server.handlers.methods import HandlerTable
+    from mcpd.server.lifespan import Lifespan
     from mcpd.server.registry.entries import Problem, ResourceEntry
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -64,10 +69,17 @@ class ExtensionHost(Protocol):
     """The part of a server that extensions use."""
 
     catalog: Catalog
+    handlers: HandlerTable
+    extensions: dict[str, Extension]
+    lifespan: Lifespan | None
 
     @property
     def name(self) -> str:
         """The server's name."""
+
+    @property
+    def observers(self) -> Sequence[Observer]:
+        """The observers of connections and calls."""
 
     def announce(self, extension: Extension) -> None:
         """Offer the extension to clients, with its current settings and capabilities."""
@@ -207,6 +219,9 @@ class Extension:
         """Return problems that clients would have, for `mcpd check`."""
         return []
 
+    def succeed(self, other: Extension) -> None:
+        """This server replaces a running one, which had `other` (`--reload`)."""
+
     # -- options for serving -----------------------------------------------------------------
 
     def serve_options(self) -> type | None:
@@ -227,7 +242,21 @@ class Extension:
 
     # -- serving -----------------------------------------------------------------------------
 
-    def handler(self, name: str, method: Method) -> Callable[[Exchange, Any], Coroutine[Any, Any, Result]]:
+    def share(self, backplane: Backplane) -> None:
+        """Several processes serve together, on this backplane. Called before `start`."""
+
+    async def start(self) -> None:
+        """Serving begins, in the running event loop."""
+
+    @property
+    def work(self) -> Ending | None:
+        """The work that goes on without a call, and has to end when serving does; None without any."""
+        return None
+
+    async def aclose(self) -> None:
+        """Serving has ended. Safe to call twice."""
+
+    def handler(self, name: str, method: Method) -> Callable[[Exchange, Any], Any]:
         """Return the handler of a method. It refuses clients without the extension, and converts the result."""
 
         async def handle(exchange: Exchange, params: Any) -> Result:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec import Struct
 
+from .tasks import extension as tasks
 from .ui import extension as ui
 
 if TYPE_CHECKING:
@@ -48,6 +49,11 @@ BUILT_IN = (
         environment=(("MCP_APPS_ENABLED=false", "turns MCP Apps off, whatever --apps is"),),
     ),
     BuiltIn("io.modelcontextprotocol/skills", extension="skills:SkillsExtension"),
+    BuiltIn(
+        "io.modelcontextprotocol/tasks",
+        extension="tasks.extension:TasksExtension",
+        options="options:TasksServerOptions",
+    ),
 )
 
 
@@ -80,7 +86,7 @@ class _ConstructorSignature:
         return own.replace(parameters=parameters, return_annotation=Signature.empty)
 
 
-class BuiltInMethods(ui.AppsMethods):
+class BuiltInMethods(ui.AppsMethods, tasks.TasksMethods):
     """A base class of `Server`, which derives from the additions of each extension."""
 
     __signature__ = _ConstructorSignature()
@@ -88,8 +94,9 @@ class BuiltInMethods(ui.AppsMethods):
 
 def with_help(cls: C) -> C:
     """Add the texts of extensions to the help of a server and its methods."""
-    for name, text in ui.HELP.items():
+    for name in {**ui.HELP, **tasks.HELP}:
         described = getattr(cls, name) if name else cls
+        text = "\n".join(help_of[name] for help_of in (ui.HELP, tasks.HELP) if name in help_of)
         if described.__doc__ is not None:
             described.__doc__ = _with_text(described.__doc__, text)
     return cls

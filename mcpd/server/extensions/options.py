@@ -6,8 +6,9 @@ At run time the constructors and `tool_options` of the extensions define the opt
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Annotated, Any, TypedDict, get_args
+from typing import Annotated, Any, Literal, TypedDict, get_args
 
+from mcpd.server.extensions.tasks.settings import TaskMode, TaskSettings
 from mcpd.server.extensions.ui.constants import AppsMode
 from mcpd.server.extensions.ui.meta import Csp, Permissions, Visibility
 from mcpd.server.extensions.ui.view import View, ViewKind
@@ -63,13 +64,53 @@ class AppOptions(Described, total=False):
     replace: bool
 
 
-class BuiltInServeOptions(AppsServerOptions, total=False):
+class TasksServeOptions(TypedDict, total=False):
+    """The options of `TasksExtension` that operators choose."""
+
+    task_store: Annotated[
+        str | None,
+        Option(
+            "--task-store",
+            "Tasks",
+            "Keep tasks there: sqlite:///PATH survives a restart, redis://HOST:PORT/0 is shared by several processes. "
+            "Default: the backplane of --backplane, or memory.",
+            "URL",
+        ),
+    ]
+    """Where tasks are kept."""
+
+
+class TasksServerOptions(TasksServeOptions, total=False):
+    """The keyword arguments of `TasksExtension`, which has the defaults."""
+
+    tasks: TaskSettings | None
+    """The limits of tasks."""
+    task_fallback: Literal["poll"] | None
+    """With "poll", clients without tasks get tools to ask for the result of long calls."""
+
+
+class TaskToolOptions(TypedDict, total=False):
+    """The options of a tool that can be a task."""
+
+    task: TaskMode
+    """Whether a call becomes a task: "never", "auto" if it takes long, or "required"."""
+    task_after: float | None
+    """The seconds that a call may take without becoming a task: 1 for auto, 0 for required. None means that only
+    `ctx.become_task` makes it one.
+    """
+    retry: bool | int
+    """How often a task may begin again after a crash, from the top. Tools that are only read or can be repeated,
+    according to their annotations, may once.
+    """
+
+
+class BuiltInServeOptions(AppsServerOptions, TasksServeOptions, total=False):
     """Options of `Server.run(…)`."""
 
 
-class BuiltInOptions(BuiltInServeOptions, total=False):
+class BuiltInOptions(AppsServerOptions, TasksServerOptions, total=False):
     """Options of `Server(…)`."""
 
 
-class BuiltInToolOptions(AppToolOptions, total=False):
+class BuiltInToolOptions(AppToolOptions, TaskToolOptions, total=False):
     """Options of `@server.tool(…)`."""

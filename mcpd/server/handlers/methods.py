@@ -87,7 +87,9 @@ def _capabilities(catalog: Catalog, exchange: Exchange) -> ServerCapabilities:
     # A session without state keeps no level or subscription, and no notifications follow later.
     keeps = not exchange.call.session.opening.is_stateless
     changes = ListChanged(list_changed=keeps)
+    tasks = None if catalog.tasks is None else catalog.tasks.capabilities_for(exchange, extensions)
     return ServerCapabilities(
+        tasks=tasks,
         logging={} if keeps else None,
         completions={} if "completions" in offers else None,
         prompts=changes if "prompts" in offers else None,
@@ -232,6 +234,8 @@ def listen(catalog: Catalog, exchange: Exchange, params: ListenParams) -> Corout
         resources_list_changed=wanted.resources_list_changed and "resources" in catalog.offers,
         resource_subscriptions=uris if "resources" in catalog.offers else None,
     )
+    if wanted.task_ids is not None and catalog.tasks is not None:
+        return catalog.tasks.listen(exchange, honoured, wanted.task_ids)
     return exchange.peer.listen(exchange.call, honoured)
 
 
@@ -284,7 +288,8 @@ class HandlerTable(dict[str, Handler]):
     def __init__(self) -> None:
         super().__init__()
         self._bare: dict[str, Handler] = {}
-        self._wrappers: list[Wrapper] = []
+        # With their ranks, the highest first: the wrapper of a higher rank is outside.
+        self._wrappers: list[tuple[int, Wrapper]] = []
         # A table that is kept equal to this one.
         self._copy: HandlerTable | None = None
 
@@ -298,9 +303,9 @@ class HandlerTable(dict[str, Handler]):
         """Return the handler of a method without wrappers. Raises KeyError for a method without a handler."""
         return self._bare[method]
 
-    def wrap(self, wrapper: Wrapper, *, is_outermost: bool = False) -> None:
-        """Wrap all handlers, present and future. A later wrapper is inside earlier ones, unless it is the outermost."""
-        self._wrappers.insert(0 if is_outermost else len(self._wrappers), wrapper)
+    def wrap(self, wrapper: Wrapper, *, rank: int = 0) -> None:
+        """Wrap all handlers, present and future: inside those of a higher rank, and inside earlier ones of its own."""
+        self._wrappers.insert(sum(other >= rank for other, _ in self._wrappers), (rank, wrapper))
         for method, handler in self._bare.items():
             self[method] = self._wrapped(method, handler)
         self._update_copy()
@@ -321,7 +326,7 @@ class HandlerTable(dict[str, Handler]):
                 del self._copy[method]
 
     def _wrapped(self, method: str, handler: Handler) -> Handler:
-        for wrapper in reversed(self._wrappers):
+        for _, wrapper in reversed(self._wrappers):
             handler = wrapper(method, handler)
         return handler
 
@@ -349,7 +354,7 @@ def bind(catalog: Catalog) -> HandlerTable:
     def guard() -> None:
         from .access import guarding  # few servers check scopes
 
-        handlers.wrap(guarding(catalog), is_outermost=True)
+        handlers.wrap(guarding(catalog), rank=1)
 
     catalog.on_guard = guard
     catalog.on_offer = add_offered

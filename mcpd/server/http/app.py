@@ -95,6 +95,7 @@ class HttpApp:
             protection.on_forget.append(self.forget)
         # Entered and exited with the ASGI server's lifespan; without one the first call enters it.
         self._lifespan = server.lifespan
+        self._extensions = server.extensions
         self._cors = Cors(access.origins)
 
         path = settings.path.rstrip("/")
@@ -161,6 +162,8 @@ class HttpApp:
             self.on_start()
         if self.core.sharing is not None:
             await self.core.sharing.start()
+        for extension in self._extensions():
+            await extension.start()
 
     def _begin(self) -> None:
         # Accept clients again, and drop the state of an event loop that was closed without a shutdown.
@@ -381,13 +384,16 @@ class HttpApp:
     async def aclose(self, grace: float = 0) -> None:
         """End everything: calls and routes have `grace` seconds, and subscriptions receive their result."""
         self.drain()
-        ending = self.endings
+        works = [extension.work for extension in self._extensions()]
+        ending = [*self.endings, *filter(None, works)]
         await asyncio.gather(*(running.finish(grace) for running in ending))
         self.sessions.end_all()
         for channel in list(self.core.sockets):
             await channel.aclose("the server is shutting down")
         self.core.keep_alive.stop()
         await self.core.settle()
+        for extension in self._extensions():
+            await extension.aclose()
         if self.core.sharing is not None:
             await self.core.sharing.aclose()
         if self.on_stop is not None:

@@ -139,6 +139,9 @@ class Core:
             from mcpd.server.backplane.node import Sharing
 
             self.sharing = Sharing(server, settings.backplane)
+            if self.sharing.is_shared:
+                for extension in server.extensions():
+                    extension.share(self.sharing.node.backplane)
 
         self.open: set[ServerConnection] = set()
         """The connections of requests without a session, while they are answered."""

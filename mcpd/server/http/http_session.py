@@ -149,6 +149,11 @@ class HttpSession:
             if self.replies:
                 self.replies.pop(request_id, None)
 
+    @property
+    def is_listening(self) -> bool:
+        """Whether the client has a GET stream, on this node or on another."""
+        return bool(self.listening or self.stream_node)
+
     # -- as a channel ------------------------------------------------------------------------
 
     @property

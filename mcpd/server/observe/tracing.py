@@ -28,7 +28,7 @@ from mcpd.protocol.printable import printable
 from mcpd.protocol.wire import trace_context
 from mcpd.protocol.wire.trace_context import TraceContext
 from mcpd.server.context.exchange import Exchange, Handler
-from mcpd.server.context.peer import InputRequired
+from mcpd.server.context.peer import InputRequired, TaskHandedOver
 
 
 def provider_of_program() -> Any:
@@ -113,7 +113,7 @@ class Tracing:
 
     def attach(self) -> None:
         """Trace each request from now on, and propagate the trace to requests of the server."""
-        self._server.handlers.wrap(self._wrapped, is_outermost=True)
+        self._server.handlers.wrap(self._wrapped, rank=2)
         trace_context.set_tracer(self)
 
     def stop(self) -> None:
@@ -229,7 +229,7 @@ class Tracing:
 
     def _fail(self, span: Any, error: BaseException) -> None:
         # End a span with the class of an exception. Its text may contain secrets, and is not recorded.
-        if not isinstance(error, InputRequired):
+        if not isinstance(error, (InputRequired, TaskHandedOver)):
             kind = str(error.code) if isinstance(error, (ProtocolError, RemoteError)) else type(error).__name__
             span.set_attribute("error.type", "cancelled" if isinstance(error, asyncio.CancelledError) else kind)
             span.set_status(self._api.StatusCode.ERROR)

@@ -410,14 +410,16 @@ class ServerAsking(Asking):
         self._worker.ask_now("require", [_as_data(question), key])
         raise AssertionError("the server lets nothing go on after `require`")
 
-    async def _ask(self, questions: dict[str, Question], timeout: float | None) -> dict[str, Any]:
+    async def put(self, questions: dict[str, Question], timeout: float | None) -> dict[str, Any]:
+        """See `Asking`. The server has the questions."""
         raise NotImplementedError
 
     def required(self, questions: Mapping[str, Question]) -> Any:
         """See `Asking`. The server has the questions."""
         raise NotImplementedError
 
-    def _missing(self, question: Question) -> Exception:
+    def missing(self, question: Question) -> Exception:
+        """See `Asking`. The server has the questions."""
         raise NotImplementedError
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Coroutine, Sequence
 from functools import partial
 from threading import RLock
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
 from mcpd.protocol.types.base import Implementation
 from mcpd.protocol.types.features import (
@@ -19,6 +19,7 @@ from .entries import ActiveExtensions, Listing
 
 if TYPE_CHECKING:
     from mcpd.protocol.envelope import ClientIdentity
+    from mcpd.protocol.types.interaction import ListenResult, SubscriptionFilter
     from mcpd.server.context.context import Context
     from mcpd.server.context.exchange import Exchange
     from mcpd.server.lifespan import Lifespan
@@ -30,6 +31,18 @@ if TYPE_CHECKING:
 Kind: TypeAlias = 'Literal["tools", "resources", "prompts"]'  # a text: `Literal[…]` is made at each start
 
 _NONE_ACTIVE: ActiveExtensions = frozenset()
+
+
+class TaskOffer(Protocol):
+    """The tasks of a server, as its handlers see them."""
+
+    def capabilities_for(self, exchange: Exchange, extensions: dict[str, Any]) -> dict[str, Any] | None:
+        """Return the capability `tasks` for a client, and change its `extensions`."""
+
+    def listen(
+        self, exchange: Exchange, honoured: SubscriptionFilter, ids: list[str]
+    ) -> Coroutine[Any, Any, ListenResult]:
+        """Keep a subscription open that names tasks."""
 
 
 class Catalog:
@@ -46,6 +59,8 @@ class Catalog:
     known_scopes: Collection[str] = ()
     # Whether the server announced changes of lists whose entries have not changed.
     has_external_rules = False
+    # What the tools that can be tasks offer to clients; None without such a tool.
+    tasks: TaskOffer | None = None
     # Called when the first entry or authenticator is guarded.
     on_guard: Callable[[], None] | None = None
 

@@ -178,10 +178,14 @@ class FunctionTool(Entry):
         """Call the tool. Missing and null arguments mean none."""
         if arguments is NO_JSON:
             arguments = _NO_ARGUMENTS
+        if exchange.task is not None:
+            exchange.task.entered()
         try:
             call = self._call or self.callee.call
             if self.callee.is_async:
-                value = await call(arguments, exchange)
+                work = call(arguments, exchange)
+                arguments = _NO_ARGUMENTS  # they may be large, and the work may take long
+                value = await work
             else:
                 from mcpd.server.functions.threads import run_in_thread  # loaded with the first plain function
 

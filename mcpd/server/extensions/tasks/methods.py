@@ -1,0 +1,328 @@
+"""The methods of tasks, and their notifications of 2026-07-28. What only 2025-11-25 has is in `legacy`.
+
+Spec: tasks-extension.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+from mcpd.errors import InternalError, InvalidParams, MissingExtension
+from mcpd.protocol.session import Call
+from mcpd.protocol.types.base import META, EmptyResult, Params, Result
+from mcpd.protocol.types.interaction import ListenResult, SubscriptionFilter
+from mcpd.protocol.types.tasks import TASKS, ListTasksParams, TaskParams, UpdateTaskParams
+from mcpd.protocol.versions import table
+from mcpd.protocol.versions.table import Versions
+from mcpd.server.backplane.base import BackplaneAway
+from mcpd.server.context.exchange import Exchange
+from mcpd.server.extensions.base import Method
+from .record import Record, created, detailed, steady_until
+from .registry import Run, Tasks, unknown
+
+if TYPE_CHECKING:
+    from mcpd.server.context.peer import Peer
+
+T = TypeVar("T")
+
+# Bytes of the capabilities of a client that are remembered.
+_MOST_REMEMBERED = 1024
+# The most tasks of one subscription.
+_MOST_FOLLOWED = 1000
+# Seconds between two notifications that differ in the message only (TASK-052).
+_MESSAGE_EVERY = 1.0
+_SUBSCRIPTION = f"{META}subscriptionId"
+
+
+# -- the two forms ------------------------------------------------------------------------------
+
+
+class TaskForm(Protocol):
+    """How one form of the protocol writes tasks, and what it does differently."""
+
+    def capability(self, tasks: Tasks, exchange: Exchange, extensions: dict[str, Any]) -> dict[str, Any] | None:
+        """Return the capability `tasks`, and put the extension into `extensions`."""
+
+    def is_taken(self, call: Call) -> bool:
+        """Whether the sender of a call takes a task as its answer."""
+
+    def wish(self, call: Call) -> tuple[bool, float | None]:
+        """Return whether a call must be a task, and its life in seconds if it says one."""
+
+    def seed(self, record: Record, now: float, immediate: str) -> Result:
+        """Return the answer to a call that has become a task; `immediate` is a text for the model."""
+
+    def seen(self, record: Record, now: float) -> Result:
+        """Return a task that works, for `tasks/get`."""
+
+    async def found(self, tasks: Tasks, record: Record) -> Result:
+        """Return any task, for `tasks/get`."""
+
+    async def cancelled(self, tasks: Tasks, record: Record, cancelled: Record | None) -> Result:
+        """Return the answer to `tasks/cancel`; `cancelled` is None if the task had ended."""
+
+    def stays(self, call: Call) -> bool:
+        """Whether the connection of a call receives messages of its task later."""
+
+    def say(self, run: Run, peer: Peer, method: str, params: Any) -> Coroutine[Any, Any, None] | None:
+        """Send a notification of the work to its client."""
+
+    def changed(self, run: Run, peer: Peer | None, call: Call, record: Record, *, is_new: bool) -> None:
+        """Tell the client that created a task of its change."""
+
+
+class _Modern:
+    # 2026-07-28: the server decides, and the client polls.
+    def capability(self, tasks: Tasks, exchange: Exchange, extensions: dict[str, Any]) -> dict[str, Any] | None:
+        extensions[TASKS] = {}
+        return None
+
+    def is_taken(self, call: Call) -> bool:
+        return offers(call)
+
+    def wish(self, call: Call) -> tuple[bool, float | None]:
+        return False, None
+
+    def seed(self, record: Record, now: float, immediate: str) -> Result:
+        return created(record, now)
+
+    def seen(self, record: Record, now: float) -> Result:
+        return detailed(record, None, now)
+
+    async def found(self, tasks: Tasks, record: Record) -> Result:
+        outcome = await tasks.outcome(record) if record.is_final else None
+        return detailed(record, outcome, tasks.clock())
+
+    async def cancelled(self, tasks: Tasks, record: Record, cancelled: Record | None) -> Result:
+        return EmptyResult()
+
+    def stays(self, call: Call) -> bool:
+        return False
+
+    def say(self, run: Run, peer: Peer, method: str, params: Any) -> Coroutine[Any, Any, None] | None:
+        return None  # neither progress nor log messages (TASK-053)
+
+    def changed(self, run: Run, peer: Peer | None, call: Call, record: Record, *, is_new: bool) -> None:
+        """Subscriptions tell it."""
+
+
+_MODERN = _Modern()
+
+
+def form_of(call: Call) -> TaskForm:
+    """Return the form of a call's protocol version."""
+    if call.version.is_modern:
+        return _MODERN
+    from .legacy import FORM  # few clients are as old
+
+    return FORM
+
+
+# Whether clients with these capabilities take tasks.
+_known: dict[bytes, bool] = {}
+
+
+def offers(call: Call) -> bool:
+    """Whether a request of 2026-07-28 says that its client takes tasks (TASK-005)."""
+    raw = b"" if call.meta is None else bytes(call.meta.client_capabilities)
+    known = _known.get(raw)
+    if known is None:
+        known = isinstance((call.client.capabilities.extensions or {}).get(TASKS), dict)
+        if len(raw) <= _MOST_REMEMBERED:
+            if len(_known) >= _MOST_REMEMBERED:
+                _known.clear()
+            _known[raw] = known
+    return known
+
+
+def _checked(call: Call) -> TaskForm:
+    form = form_of(call)
+    if form is _MODERN and not offers(call):
+        raise MissingExtension(TASKS, f"{call.method} needs a client that offers the extension {TASKS}")
+    return form
+
+
+async def _stored(work: Coroutine[Any, Any, T]) -> T:
+    # Wait for the store. Raises InternalError if it is away.
+    try:
+        return await work
+    except BackplaneAway:
+        raise InternalError("The store of tasks cannot be reached: try again later") from None
+
+
+# -- requests ------------------------------------------------------------------------------------
+
+
+def get(tasks: Tasks, exchange: Exchange, params: TaskParams) -> Any:
+    """Return a task, at once and unchanged if this process runs it."""
+    form = _checked(exchange.call)
+    record = tasks.peek(params.task_id, exchange)
+    if record is None or record.is_final:
+        return _stored(_get_later(tasks, exchange, form, params.task_id))
+    run, now = tasks.runs[record.id], tasks.clock()
+    if run.view is None or now >= run.view_until or run.view[0] is not form:
+        run.view = form, form.seen(record, now)
+        run.view_until = steady_until(record, now)
+    return run.view[1]
+
+
+async def _get_later(tasks: Tasks, exchange: Exchange, form: TaskForm, task_id: str) -> Result:
+    record = await tasks.find_for(task_id, exchange)
+    if record is None:
+        raise unknown()
+    return await form.found(tasks, record)
+
+
+def update(tasks: Tasks, exchange: Exchange, params: UpdateTaskParams) -> Coroutine[Any, Any, Result]:
+    """Take answers to open questions."""
+    _checked(exchange.call)
+    return _stored(_update(tasks, exchange, params))
+
+
+async def _update(tasks: Tasks, exchange: Exchange, params: UpdateTaskParams) -> Result:
+    record = await tasks.find_for(params.task_id, exchange)
+    if record is None:
+        raise unknown()
+    if not record.is_final:
+        await tasks.questions.answer(record, params.input_responses)
+    return EmptyResult()
+
+
+def cancel(tasks: Tasks, exchange: Exchange, params: TaskParams) -> Coroutine[Any, Any, Result]:
+    """Cancel a task."""
+    return _stored(_cancel(tasks, exchange, _checked(exchange.call), params.task_id))
+
+
+async def _cancel(tasks: Tasks, exchange: Exchange, form: TaskForm, task_id: str) -> Result:
+    record = await tasks.find_for(task_id, exchange)
+    if record is None:
+        raise unknown()
+    cancelled = None if record.is_final else await tasks.cancel(record)
+    return await form.cancelled(tasks, record, cancelled)
+
+
+def result(tasks: Tasks, exchange: Exchange, params: TaskParams) -> Coroutine[Any, Any, Result]:
+    """Wait for the end of a task, and return what the call would have returned; 2025-11-25 only."""
+    from .legacy import result
+
+    return _stored(result(tasks, exchange, params))
+
+
+def list_tasks(tasks: Tasks, exchange: Exchange, params: ListTasksParams) -> Coroutine[Any, Any, Result]:
+    """Return one page of the sender's tasks; 2025-11-25 only."""
+    from .legacy import list_tasks
+
+    return _stored(list_tasks(tasks, exchange, params))
+
+
+_LEGACY = (table.NEWEST_LEGACY,)
+_BOTH = (*_LEGACY, *table.MODERN)
+
+# These functions get the tasks too, from `TasksExtension.handler`; the last member is the one in `Mcp-Name`.
+_ROWS: dict[str, tuple[type[Params], Any, Versions, str | None]] = {
+    "tasks/get": (TaskParams, get, _BOTH, "taskId"),
+    "tasks/update": (UpdateTaskParams, update, table.MODERN, "taskId"),
+    "tasks/cancel": (TaskParams, cancel, _BOTH, "taskId"),
+    "tasks/result": (TaskParams, result, _LEGACY, None),
+    "tasks/list": (ListTasksParams, list_tasks, _LEGACY, None),
+}
+
+METHODS = {
+    name: Method(params=params, run=run, versions=versions, named=named)
+    for name, (params, run, versions, named) in _ROWS.items()
+}
+
+NOTIFICATIONS = {"notifications/tasks": table.MODERN, "notifications/tasks/status": _LEGACY}
+
+
+# -- subscriptions -------------------------------------------------------------------------------
+
+
+def listen(
+    tasks: Tasks, exchange: Exchange, honoured: SubscriptionFilter, ids: list[str]
+) -> Coroutine[Any, Any, ListenResult]:
+    """Keep a subscription open that names tasks: those of others are left out without a word (TASK-050)."""
+    _checked(exchange.call)
+    if len(ids) > _MOST_FOLLOWED:
+        raise InvalidParams(f"notifications.taskIds: at most {_MOST_FOLLOWED} tasks in one subscription")
+    return _stored(_listen(tasks, exchange, honoured, ids))
+
+
+async def _listen(tasks: Tasks, exchange: Exchange, honoured: SubscriptionFilter, ids: list[str]) -> ListenResult:
+    found = [task_id for task_id in dict.fromkeys(ids) if await tasks.find_for(task_id, exchange) is not None]
+    honoured.task_ids = found
+    feed = _Feed(tasks, exchange)
+    for task_id in found:
+        tasks.watch(task_id, feed.changed)
+    # The acknowledgement is its first step, and precedes the first notification.
+    listening = asyncio.ensure_future(exchange.peer.listen(exchange.call, honoured))
+    sending = asyncio.ensure_future(feed.send(found))
+    try:
+        return await listening
+    finally:
+        sending.cancel()
+        for task_id in found:
+            tasks.unwatch(task_id, feed.changed)
+
+
+class _Feed:
+    # The notifications of one subscription. Each change of status is sent, the message at most once a second.
+    def __init__(self, tasks: Tasks, exchange: Exchange) -> None:
+        self._tasks = tasks
+        self._exchange = exchange
+        self._due: deque[Record] = deque()
+        self._has_due = asyncio.Event()
+        # What was sent last of each task: what matters of it, its message, and when.
+        self._sent: dict[str, tuple[Any, str | None, float]] = {}
+        self._later: dict[str, Record] = {}
+
+    def changed(self, record: Record) -> None:
+        if self._due and self._due[-1].id == record.id and _essence(self._due[-1]) == _essence(record):
+            self._due.pop()
+        self._due.append(record)
+        self._has_due.set()
+
+    async def send(self, ids: list[str]) -> None:
+        # The records may have changed since they were found.
+        for task_id in ids:
+            record = await self._tasks.read(task_id)
+            if record is not None:
+                self._due.appendleft(record)
+        self._has_due.set()
+        while True:
+            await self._has_due.wait()
+            self._has_due.clear()
+            while self._due:
+                await self._take(self._due.popleft())
+
+    async def _take(self, record: Record) -> None:
+        essence, loop = _essence(record), asyncio.get_running_loop()
+        before, message, when = self._sent.get(record.id, (None, None, 0.0))
+        if before is not None and (before[0] in ("completed", "failed", "cancelled") or record.updated < before[2]):
+            return  # nothing follows a final status (TASK-054)
+        if essence[:2] == (before or ())[:2]:
+            wait = when + _MESSAGE_EVERY - loop.time()
+            if record.message == message:
+                return
+            if wait > 0:
+                if record.id not in self._later:
+                    loop.call_later(wait, self._say_later, record.id)
+                self._later[record.id] = record
+                return
+        self._later.pop(record.id, None)
+        self._sent[record.id] = essence, record.message, loop.time()
+        params = await _MODERN.found(self._tasks, record)
+        params.meta = {_SUBSCRIPTION: self._exchange.call.id}
+        await self._exchange.peer.notify("notifications/tasks", params, self._exchange.call)
+
+    def _say_later(self, task_id: str) -> None:
+        record = self._later.pop(task_id, None)
+        if record is not None:
+            self.changed(record)
+
+
+def _essence(record: Record) -> tuple[str, tuple[str, ...], float]:
+    return record.status, tuple(record.asks), record.updated

@@ -1,0 +1,275 @@
+"""What is kept of a task, and its forms on the wire of 2026-07-28 and of 2025-11-25.
+
+A record has the newest vocabulary. It holds no credentials, and the arguments only of a task that may run again.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from hashlib import sha256
+from typing import Any
+
+from msgspec import UNSET, Raw, Struct
+from msgspec.json import Decoder as JsonDecoder
+from msgspec.msgpack import Decoder, Encoder
+
+from mcpd.errors import ProtocolError
+from mcpd.protocol.jsonrpc import encode, replace_lone_surrogates
+from mcpd.protocol.types.base import META, Result
+from mcpd.protocol.types.features import AnyValue, CallToolResult
+from mcpd.protocol.types.interaction import (
+    CreateMessageParams,
+    ElicitFormParams,
+    ElicitUrlParams,
+    InputRequest,
+    ListRootsParams,
+)
+from mcpd.protocol.types.tasks import FINAL, CreateTaskResult, DetailedTask, LegacyTask, TaskError, TaskStatus
+from mcpd.protocol.versions import table
+
+# Records are kept in this version's vocabulary.
+NEWEST = table.get(table.MODERN[-1])
+
+# Seconds of a task's age, and the milliseconds between two requests of a client that polls it until then.
+_POLLS = ((10.0, 500), (120.0, 2000), (float("inf"), 5000))
+_POLL_FOR_INPUT = 1000
+
+
+class Ask(Struct, omit_defaults=True):
+    """An open question: the author's name for it, and its request as JSON."""
+
+    name: str
+    method: str
+    params: bytes
+
+
+class Restart(Struct, omit_defaults=True):
+    """What is needed to run a task again: the call, what its client could do, and what it has answered so far."""
+
+    version: str
+    arguments: bytes
+    capabilities: bytes
+    kept: dict[str, Any] = {}
+    answers: dict[str, bytes] = {}
+
+
+class Outcome(Struct, omit_defaults=True):
+    """How a task ended: the JSON of a result of the newest version, or an error."""
+
+    result: bytes = b""
+    # Whether the structured content is any value, which older versions have as a member of an object.
+    has_any: bool = False
+    is_error: bool = False
+    code: int = 0
+    message: str = ""
+    data: bytes = b""
+
+    @property
+    def error(self) -> TaskError:
+        """The error of a failed task."""
+        return TaskError(code=self.code, message=self.message, data=_decode_json(self.data) if self.data else None)
+
+    def read(self) -> CallToolResult:
+        """Return the result, for clients of any version."""
+        result: CallToolResult = _decode_result(self.result)
+        if isinstance(result.meta, dict) and result.meta.pop(f"{META}serverInfo", None) and not result.meta:
+            result.meta = None
+        if self.has_any:
+            result.structured_content = AnyValue(result.structured_content)
+        return result
+
+
+class StoredError(ProtocolError):
+    """The error of a failed task, with its code."""
+
+    def __init__(self, outcome: Outcome) -> None:
+        super().__init__(outcome.message, outcome.error.data)
+        self.code = outcome.code  # type: ignore[misc]
+
+
+class Record(Struct, kw_only=True, omit_defaults=True):
+    """One task. Times are in seconds since 1970."""
+
+    id: str
+    # A digest of the principal that may use it; "" if the id alone opens it.
+    owner: str
+    # The name of the server that has the tool, since several can be served together.
+    server: str
+    tool: str
+    # The node that runs it; "" if it was handed over.
+    node: str
+    created: float
+    updated: float
+    # Seconds from its creation to its end, as clients see it.
+    ttl: float
+    # The life that a client of 2025-11-25 requested.
+    wish: float | None = None
+    status: TaskStatus = "working"
+    message: str | None = None
+    ended: float | None = None
+    is_tool_error: bool = False
+    asks: dict[str, Ask] = {}
+    # The keys of all questions so far.
+    used: tuple[str, ...] = ()
+    # Answers, and errors of clients, that the node which runs it has not seen yet.
+    answers: dict[str, bytes] | None = None
+    refusals: dict[str, str] | None = None
+    attempt: int = 1
+    retries: int = 0
+    restart: Restart | None = None
+    # A small outcome, or the name of a large one.
+    outcome: Outcome | None = None
+    place: str = ""
+
+    @property
+    def is_final(self) -> bool:
+        """Whether it has ended."""
+        return self.status in FINAL
+
+    def life(self, now: float) -> float:
+        """Return the seconds from its creation to its end. They grow while it works longer."""
+        age = now - self.created
+        return self.ttl if self.is_final or age < self.ttl else self.ttl * (1 + age // self.ttl)
+
+    def is_over(self, now: float) -> bool:
+        """Whether it has expired."""
+        return self.is_final and now >= self.created + self.ttl
+
+    def next_key(self, name: str) -> str:
+        """Return a key for a question that no other question of this task ever has (TASK-041)."""
+        key, number = name, 1
+        while key in self.used:
+            number += 1
+            key = f"{name}-{number}"
+        self.used += (key,)
+        return key
+
+    def end(self, status: TaskStatus, now: float, keep: float) -> None:
+        """Enter a final status; it is kept for `keep` seconds, or as long as its client requested."""
+        self.status, self.ended, self.updated = status, now, now
+        age = now - self.created
+        self.ttl = self.wish if self.wish is not None and self.wish > age else age + keep
+        self.asks, self.answers, self.refusals, self.restart, self.node = {}, None, None, None, ""
+
+
+def owner_of(principal: str) -> str:
+    """Return the digest of a principal that a record may hold (TASK-078); "" for an anonymous one."""
+    return sha256(b"task\0" + principal.encode()).hexdigest()[:32] if principal else ""
+
+
+encode_record = Encoder().encode
+decode_record = Decoder(Record).decode
+encode_outcome = Encoder().encode
+decode_outcome = Decoder(Outcome).decode
+_decode_json = JsonDecoder().decode
+_decode_result = JsonDecoder(CallToolResult).decode
+
+
+def outcome_of(result: Result, identity: Raw) -> Outcome:
+    """Return the outcome of a call that was answered."""
+    shape = NEWEST.shape_result
+    try:
+        raw = encode(shape(result, identity))
+    except (UnicodeEncodeError, TypeError):  # as in `Session.respond`
+        raw = encode(shape(replace_lone_surrogates(result), identity))
+    content = getattr(result, "structured_content", UNSET)
+    return Outcome(raw, isinstance(content, AnyValue), getattr(result, "is_error", None) is True)
+
+
+def error_outcome(error: ProtocolError) -> Outcome:
+    """Return the outcome of a call that failed with a JSON-RPC error."""
+    data = b"" if error.data is None else encode(error.data)
+    return Outcome(code=error.code, message=error.message, data=data)
+
+
+# -- on the wire -------------------------------------------------------------------------------
+
+
+def stamp(seconds: float) -> str:
+    """Return a time as RFC 3339 in UTC, with milliseconds (TASK-018)."""
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds")[:-6] + "Z"
+
+
+def poll_interval(record: Record, now: float) -> int | None:
+    """Return the milliseconds after which a client should ask again; None for a task that has ended."""
+    if record.is_final:
+        return None
+    if record.status == "input_required":
+        return _POLL_FOR_INPUT
+    age = now - record.created
+    return next(interval for until, interval in _POLLS if age < until)
+
+
+def steady_until(record: Record, now: float) -> float:
+    """Return until when a task looks the same to clients if nothing happens to it."""
+    age = now - record.created
+    poll = next(until for until, _ in _POLLS if age < until)
+    return record.created + min(poll, record.life(now))
+
+
+def created(record: Record, now: float) -> CreateTaskResult:
+    """Return the answer to a call of 2026-07-28 that became this task (TASK-021)."""
+    return CreateTaskResult(
+        result_type="task",
+        task_id=record.id,
+        status="working",
+        status_message=record.message,
+        created_at=stamp(record.created),
+        last_updated_at=stamp(record.updated),
+        ttl_ms=_milliseconds(record.life(now)),
+        poll_interval_ms=_POLLS[0][1],
+    )
+
+
+def detailed(record: Record, outcome: Outcome | None, now: float) -> DetailedTask:
+    """Return a task with what belongs to its status, for 2026-07-28."""
+    task = DetailedTask(
+        task_id=record.id,
+        status=record.status,
+        status_message=record.message,
+        created_at=stamp(record.created),
+        last_updated_at=stamp(record.updated),
+        ttl_ms=_milliseconds(record.life(now)),
+        poll_interval_ms=poll_interval(record, now),
+    )
+    if record.status == "input_required":
+        task.input_requests = {
+            key: InputRequest(method=ask.method, params=Raw(ask.params)) for key, ask in record.asks.items()
+        }
+    elif outcome is not None and record.status == "completed":
+        task.result = Raw(outcome.result)
+    elif outcome is not None and record.status == "failed":
+        task.error = outcome.error
+    return task
+
+
+def legacy(record: Record, now: float) -> LegacyTask:
+    """Return a task for 2025-11-25, where an error of the tool is a failure (TASK-064)."""
+    return LegacyTask(
+        task_id=record.id,
+        status="failed" if record.is_tool_error else record.status,
+        status_message=record.message,
+        created_at=stamp(record.created),
+        last_updated_at=stamp(record.updated),
+        ttl=_milliseconds(record.life(now)),
+        poll_interval=poll_interval(record, now),
+    )
+
+
+def _milliseconds(seconds: float) -> int:
+    return round(seconds * 1000)
+
+
+def params_of(ask: Ask) -> Any:
+    """Return the params of a question as a struct, for versions with other fields."""
+    kind: type = {"sampling/createMessage": CreateMessageParams, "roots/list": ListRootsParams}.get(
+        ask.method, ElicitUrlParams if _decode_mode(ask.params).mode == "url" else ElicitFormParams
+    )
+    return JsonDecoder(kind).decode(ask.params)
+
+
+class _Mode(Struct):
+    mode: str | None = None
+
+
+_decode_mode = JsonDecoder(_Mode).decode

@@ -1,0 +1,571 @@
+"""`Tasks`: all tasks of a server. It admits, finds, asks, cancels and ends them, and notices those of dead nodes.
+
+A change of a task is told to everybody who watches it, on this node and on others. Nothing here knows a form on the
+wire. Times are in seconds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Callable, Coroutine
+from functools import lru_cache
+from secrets import token_urlsafe
+from time import time
+from typing import TYPE_CHECKING, Any, Protocol
+from weakref import WeakKeyDictionary
+
+from msgspec import Raw
+
+from mcpd.errors import InternalError, InvalidParams, ProtocolError, ResultTooLarge
+from mcpd.protocol.budget import OVER, SMALL, Charge
+from mcpd.protocol.envelope import result_meta
+from mcpd.protocol.types.tasks import TaskStatus
+from mcpd.server.backplane.base import Backplane, BackplaneAway
+from mcpd.server.dispatcher.observing import HookedObserver
+from .questions import Questions
+from .record import Outcome, Record, error_outcome, owner_of
+from .store import TaskStore
+
+if TYPE_CHECKING:
+    from mcpd.protocol.session import Session
+    from mcpd.server.context.exchange import Exchange
+    from mcpd.server.extensions.base import ExtensionHost
+    from .settings import TaskSettings
+
+log = logging.getLogger("mcpd.tasks")
+
+# Random bytes of an id (TASK-019).
+_ID_BYTES = 32
+# Seconds for which an outcome waits for a backplane that is away.
+_MOST_AWAY = 600.0
+_CANCELLED = "Cancelled by the client"
+_STOPPED = "The server was stopped before the task had finished"
+_DIED = "The process that ran this task has ended before it had finished"
+
+Watcher = Callable[[Record], object]
+
+
+class Run(Protocol):
+    """The work of a task in this process."""
+
+    tasks: Tasks
+    record: Record | None
+    # The node that ran it when it began.
+    node: str
+    # The client, for limits.
+    caller: str
+    is_listed: bool
+    message: str | None
+    work: asyncio.Task[Any] | None
+    # What `tasks/get` returns until a time, for the form of one protocol version.
+    view: Any
+    view_until: float
+
+    def changed(self, record: Record) -> None:
+        """The record has changed."""
+
+    def stop(self, error: ProtocolError | None) -> None:
+        """Cancel the work: with an error, with which the task then fails, or None if it has ended already."""
+
+
+_digest = lru_cache(1024)(owner_of)
+
+
+class Tasks:
+    """The tasks of one server, or of several that are served together. `new_backplane` opens the store on first use."""
+
+    clock: Callable[[], float] = staticmethod(time)
+    lease = 15.0
+    renew_every = 5.0
+
+    def __init__(
+        self, settings: TaskSettings, new_backplane: Callable[[], tuple[Backplane, bool]], namespace: str
+    ) -> None:
+        self.settings = settings
+        self.runs: dict[str, Run] = {}
+        self._new_backplane = new_backplane
+        self._namespace = namespace
+        self._hosts: dict[str, ExtensionHost] = {}
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._store: TaskStore | None = None
+        self._opening: asyncio.Future[None] | None = None
+        # The open `tasks/result` of each task.
+        self.results: dict[str, list[Exchange]] = {}
+        self._watchers: dict[str, list[Watcher]] = {}
+        self.questions = Questions(self._read, self.change, self._log)
+        # The tasks that work, by caller.
+        self.counted: Counter[str] = Counter()
+        # The tasks that each caller has, with their ends, and the memory of large results in this process.
+        self._kept: dict[str, dict[str, float]] = {}
+        self._charges: dict[str, Charge] = {}
+        self._strangers: WeakKeyDictionary[Session, str] = WeakKeyDictionary()
+        self._background: set[asyncio.Task[Any]] = set()
+        self._timer: asyncio.TimerHandle | None = None
+        self.is_ending = False
+        self.run_again: Callable[[Tasks, ExtensionHost, Record], object] = _lost
+        self._owns_backplane = True
+        # The questions that a client of 2025-11-25 is being asked, by task and key.
+        self.asking: dict[tuple[str, str], asyncio.Task[None]] = {}
+
+    # -- its life ----------------------------------------------------------------------------
+
+    def add_host(self, host: ExtensionHost) -> None:
+        """Run tools of this server, which may replace an earlier one of that name."""
+        self._hosts[host.name] = host
+
+    def host(self, name: str) -> ExtensionHost | None:
+        """Return the server of a name."""
+        return self._hosts.get(name)
+
+    @property
+    def store(self) -> TaskStore:
+        """The store of the running event loop."""
+        loop = asyncio.get_running_loop()
+        if self._store is None or loop is not self._loop:
+            # What an event loop that was closed has left cannot run on.
+            self._loop, self._opening, self._timer, self.is_ending = loop, None, None, False
+            for each in (self.runs, self.results, self.asking, self._watchers, self.counted):
+                each.clear()
+            self.questions = Questions(self._read, self.change, self._log)
+            if self._store is None or not self._store.is_memory:
+                backplane, self._owns_backplane = self._new_backplane()
+                self._store = TaskStore(backplane, self.lease, self._namespace)
+        return self._store
+
+    async def open(self) -> None:
+        """Listen to other nodes, and look for tasks of nodes that have died. Safe to call again."""
+        store = self.store
+        if self._opening is None:
+            self._opening = asyncio.ensure_future(self._open(store))
+        await asyncio.shield(self._opening)
+
+    async def _open(self, store: TaskStore) -> None:
+        if store.is_memory:
+            return
+        try:
+            await store.listen(self._hear, self._look_at_all)
+        except BackplaneAway as error:
+            log.warning("tasks are served without the store until it can be reached: %s", error)
+        await self._tick()
+
+    def _hear(self, task_id: str) -> None:
+        # A node has changed a task or, without an id, leaves its tasks to others.
+        self.spawn(self._look(task_id) if task_id else self._tick())
+
+    async def aclose(self) -> None:
+        """Leave the tasks to other nodes, and close the store."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        store = self._store
+        if store is None or self._loop is not asyncio.get_running_loop() or store.is_memory:
+            return
+        self._store = self._opening = None
+        if self._background:
+            await asyncio.wait(self._background, timeout=1)
+        try:
+            await store.leave()
+        except BackplaneAway:
+            pass
+        if self._owns_backplane:
+            await store.backplane.aclose()
+
+    async def finish(self, grace: float) -> None:
+        """Let running tasks end for `grace` seconds; then give those that may run again to other nodes."""
+        self.is_ending = True
+        works = [run.work for run in self.runs.values() if run.work is not None]
+        if works and grace > 0:
+            await asyncio.wait(works, timeout=grace)
+        self.abort()
+        if works:
+            await asyncio.wait(works, timeout=1)
+
+    def abort(self) -> None:
+        """Cancel all running tasks, which are recorded as failed or given away."""
+        for run in list(self.runs.values()):
+            run.stop(InternalError(_STOPPED))
+
+    def spawn(self, work: Coroutine[Any, Any, object]) -> None:
+        """Do something in the background; a store that is away is no error."""
+        task = asyncio.ensure_future(self._quietly(work))
+        self._background.add(task)
+        task.add_done_callback(self._background.discard)
+        task.add_done_callback(lambda _: work.close())  # if it was cancelled before it began
+
+    async def _quietly(self, work: Coroutine[Any, Any, object]) -> None:
+        try:
+            await work
+        except BackplaneAway:
+            pass
+
+    def _schedule(self) -> None:
+        if self._timer is None and self._loop is not None:
+            self._timer = self._loop.call_later(self.renew_every, self._on_time)
+
+    def _on_time(self) -> None:
+        self._timer = None
+        self.spawn(self._tick())
+
+    async def _tick(self) -> None:
+        # Show that this node is alive, look after its tasks, and take over those of dead nodes.
+        store = self.store
+        try:
+            await store.renew()
+            await self._look_after()
+            async for record in store.orphans():
+                await self._recover(record)
+        finally:
+            self._drop_expired()
+            if self.runs or self._kept or self._watchers or not store.is_memory:
+                self._schedule()
+
+    async def _look_after(self) -> None:
+        # Read again what other nodes may have changed without a message, and end questions that wait too long.
+        now = self.clock()
+        for task_id, run in list(self.runs.items()):
+            if not self.store.is_memory:
+                await self._look(task_id)
+                await self.store.extend(task_id, now)
+            if run.record is not None and now - run.record.created > self.settings.max_ttl:
+                self.questions.give_up(task_id, self.settings.max_ttl)
+        for task_id in [task_id for task_id in self._watchers if task_id not in self.runs]:
+            await self._look(task_id)
+
+    # -- who may have which task -------------------------------------------------------------
+
+    def owner(self, exchange: Exchange) -> str:
+        """Return the owner of what this request creates; "" if ids alone protect it."""
+        session = exchange.call.session
+        if session.opening.principal:
+            return _digest(session.opening.principal)
+        if session.is_initialized and exchange.origin.transport == "websocket":
+            # An anonymous connection is a requestor of its own, whose tasks can be listed (TASK-004).
+            return self._strangers.setdefault(session, token_urlsafe(16))
+        return ""
+
+    def is_known(self, exchange: Exchange) -> bool:
+        """Whether the requestor can be told from all others, so that tasks can be listed (TASK-004)."""
+        return bool(exchange.call.session.opening.principal) or exchange.origin.transport != "http"
+
+    def admit(self, caller: str) -> None:
+        """Raise InternalError if this caller cannot have one more task, with the limit (TASK-074)."""
+        settings = self.settings
+        self.store  # noqa: B018  # forgets what an earlier event loop has left
+        if self.is_ending:
+            raise InternalError("The server is shutting down")
+        if self.counted.total() >= settings.running:
+            raise _over(settings.running, "run at once", "running")
+        if self.counted[caller] >= settings.running_each:
+            raise _over(settings.running_each, "of one client run at once", "running_each")
+        if len(self._kept.get(caller, ())) >= settings.kept_each:
+            self._drop_expired()
+            if len(self._kept.get(caller, ())) >= settings.kept_each:
+                raise _over(settings.kept_each, "of one client are kept", "kept_each")
+
+    def count(self, caller: str, change: int) -> None:
+        """Count a task that begins (1) or ends (-1) to work for a caller."""
+        self.counted[caller] += change
+        if not self.counted[caller]:
+            del self.counted[caller]
+
+    def _drop_expired(self) -> None:
+        now = self.clock()
+        for caller, kept in list(self._kept.items()):
+            for task_id in [task_id for task_id, end in kept.items() if end <= now]:
+                del kept[task_id]
+                self._charges.pop(task_id, None)
+            if not kept:
+                del self._kept[caller]
+
+    # -- finding -----------------------------------------------------------------------------
+
+    @property
+    def has_any(self) -> bool:
+        """Whether a task that this process has begun is still kept."""
+        return bool(self._kept)
+
+    def peek(self, task_id: str, exchange: Exchange) -> Record | None:
+        """Return a task of this node, if the sender of a request may use it."""
+        run = self.runs.get(task_id)
+        record = None if run is None else run.record
+        if record is None or (record.owner and record.owner != self.owner(exchange)):
+            return None
+        return record
+
+    async def read(self, task_id: str) -> Record | None:
+        """Return a task that has not expired."""
+        await self.open()
+        record = await self.store.read(task_id)
+        return None if record is None or record.is_over(self.clock()) else record
+
+    async def _read(self, task_id: str) -> Record | None:
+        return await self.store.read(task_id)
+
+    async def find_for(self, task_id: str, exchange: Exchange) -> Record | None:
+        """Return a task that the sender of a request may use (TASK-072)."""
+        record = await self.read(task_id)
+        if record is None or (record.owner and record.owner != self.owner(exchange)):
+            return None
+        return record
+
+    async def ids_of(self, exchange: Exchange, after: str, limit: int) -> list[tuple[str, str]] | None:
+        """Return positions and ids of the sender's tasks, oldest first; None for a position that is none."""
+        return await self.store.ids_of(self.owner(exchange), after, limit)
+
+    async def outcome(self, record: Record) -> Outcome | None:
+        """Return how a task ended."""
+        return await self.store.outcome(record)
+
+    def watch(self, task_id: str, watcher: Watcher) -> None:
+        """Call `watcher` after each change of a task."""
+        self._watchers.setdefault(task_id, []).append(watcher)
+        self._schedule()
+
+    def unwatch(self, task_id: str, watcher: Watcher) -> None:
+        """Stop calling a watcher."""
+        watchers = self._watchers.get(task_id, [])
+        if watcher in watchers:
+            watchers.remove(watcher)
+        if not watchers:
+            self._watchers.pop(task_id, None)
+
+    # -- changing ----------------------------------------------------------------------------
+
+    async def create(self, run: Run, record: Record) -> None:
+        """Store a new task, so that it is found from now on (TASK-015)."""
+        await self.open()
+        store = self.store
+        record.id, record.node = token_urlsafe(_ID_BYTES), store.node
+        await store.create(record, self.clock(), is_listed=run.is_listed)
+        self.runs[record.id] = run
+        self._kept.setdefault(run.caller, {})[record.id] = float("inf")
+        self._schedule()
+        self._log(record, "created")
+        self._observe(record, None)
+
+    async def discard(self, run: Run, record: Record) -> None:
+        """Delete a task whose client has left before it was told (TASK-047)."""
+        self.runs.pop(record.id, None)
+        self._kept.get(run.caller, {}).pop(record.id, None)
+        await self.store.discard(record.id)
+
+    async def change(self, task_id: str, step: Callable[[Record], bool]) -> Record | None:
+        """Change a task and tell everybody; None if there is none, or `step` has left it as it is."""
+        now = self.clock()
+
+        def timed(record: Record) -> bool:
+            if not step(record):
+                return False
+            record.updated = max(record.updated, now)
+            return True
+
+        record = await self.store.change(task_id, timed, now)
+        if record is not None:
+            self._changed(record)
+            await self.store.publish(task_id)
+        return record
+
+    def _changed(self, record: Record) -> None:
+        run = self.runs.get(record.id)
+        if run is not None:
+            run.changed(record)
+        for watcher in list(self._watchers.get(record.id, ())):
+            watcher(record)
+
+    async def _look(self, task_id: str) -> None:
+        # Read a task that another node may have changed.
+        run = self.runs.get(task_id)
+        watched = self._watchers.get(task_id)
+        if run is None and not watched:
+            return
+        record = await self.store.read(task_id, is_fresh=True)
+        if run is not None and (record is None or record.is_final or record.node != run.node):
+            run.stop(None)
+        if record is None:
+            return
+        if record.answers or record.refusals:
+            await self.questions.take(record)
+        elif run is None or run.record is None or run.record.updated != record.updated:
+            self._changed(record)
+
+    def _look_at_all(self) -> None:
+        for task_id in {*self.runs, *self._watchers}:
+            self.spawn(self._look(task_id))
+
+    async def end(
+        self, task_id: str, outcome: Outcome | None, status: TaskStatus, message: str | None = None, node: str = ""
+    ) -> Record | None:
+        """End a task, unless it has ended, or another node than `node` runs it. Returns it, or None."""
+        record = await self.store.read(task_id)
+        if record is None or record.is_final:
+            return None
+        now, keep = self.clock(), self.settings.keep
+        caller = self._caller_of(task_id)
+        if outcome is not None and self.store.is_memory and len(outcome.result) > SMALL:
+            charge = Charge(task_id, caller)
+            if charge.set(len(outcome.result)):
+                self._charges[task_id] = charge
+            else:
+                outcome, status = error_outcome(InternalError(OVER)), "failed"
+        kept = Record(id=task_id, owner="", server="", tool="", node="", created=0, updated=0, ttl=0)
+        if outcome is not None:
+            await self.store.put_outcome(kept, outcome, max(keep, (record.wish or 0.0) - now + record.created))
+
+        def step(record: Record) -> bool:
+            if record.is_final or (node and record.node != node):
+                return False
+            record.end(status, now, keep)
+            record.outcome, record.place = kept.outcome, kept.place
+            record.is_tool_error = outcome is not None and outcome.is_error
+            record.message = (outcome.message if outcome is not None and outcome.code else message) or record.message
+            return True
+
+        ended = await self.change(task_id, step)
+        if ended is None:
+            self._charges.pop(task_id, None)
+            if kept.place:
+                await self.store.drop(kept.place)
+        else:
+            if task_id in self._kept.get(caller, ()):
+                self._kept[caller][task_id] = ended.created + ended.ttl
+            self._log(ended, f"ended: {ended.status}")
+            self._observe(ended, ended.status)
+        return ended
+
+    def _caller_of(self, task_id: str) -> str:
+        run = self.runs.get(task_id)
+        if run is not None:
+            return run.caller
+        return next((caller for caller, kept in self._kept.items() if task_id in kept), "")
+
+    async def end_run(self, run: Run, outcome: Outcome | ProtocolError, status: TaskStatus) -> None:
+        """Record the end of a task that this node ran, also if the store is away for some minutes."""
+        record = run.record
+        assert record is not None
+        if isinstance(outcome, ProtocolError):
+            outcome = error_outcome(outcome)
+        if len(outcome.result) > self.settings.result_bytes:
+            too_large = ResultTooLarge(len(outcome.result), self.settings.result_bytes)
+            outcome, status = error_outcome(too_large), "failed"
+        until = asyncio.get_running_loop().time() + _MOST_AWAY
+        while True:
+            try:
+                await self.end(record.id, outcome, status, run.message, node=run.node)
+                return
+            except BackplaneAway:
+                if asyncio.get_running_loop().time() > until:
+                    log.error("task %s has ended, but the store is away: its outcome is lost", record.id[:8])
+                    return
+                await asyncio.sleep(1)
+
+    def leave(self, run: Run) -> None:
+        """Forget a run that has ended here."""
+        record = run.record
+        if record is not None and self.runs.get(record.id) is run:
+            del self.runs[record.id]
+            self.store.forget(record.id)
+
+    async def cancel(self, record: Record) -> Record | None:
+        """Cancel a task; None if it has ended. Its work is told to stop, wherever it runs."""
+        cancelled = await self.end(record.id, None, "cancelled", _CANCELLED)
+        run = self.runs.get(record.id)
+        if cancelled is not None and run is not None:
+            run.stop(None)
+        return cancelled
+
+    # -- handing over ------------------------------------------------------------------------
+
+    async def hand_over(self, run: Run, keep: float | None) -> None:
+        """Leave a task to somebody else, who ends it within `keep` seconds."""
+        now, most = self.clock(), self.settings.max_ttl
+
+        def step(record: Record) -> bool:
+            if record.is_final or record.node != run.node:
+                return False
+            record.node = ""
+            record.ttl = now - record.created + min(most if keep is None else keep, most)
+            return True
+
+        assert run.record is not None
+        record = await self.change(run.record.id, step)
+        if record is not None:
+            self._kept.get(run.caller, {})[record.id] = record.created + record.ttl
+            self._log(record, "handed over")
+
+    async def give_away(self, run: Run) -> bool:
+        """Let another node run a task again. Returns False if it must not run again."""
+        if run.record is None or self.store.is_memory:
+            return False
+
+        def step(record: Record) -> bool:
+            # It stays this node's until that leaves: then it is an orphan.
+            return not record.is_final and record.node == run.node and record.attempt <= record.retries
+
+        return await self.change(run.record.id, step) is not None
+
+    async def _recover(self, record: Record) -> None:
+        # Run a task of a dead node again, or end it (TASK-076, TASK-077).
+        host = self._hosts.get(record.server)
+        may_run = record.restart is not None and record.attempt <= record.retries and not self.is_ending
+        if host is None or not may_run or host.catalog.tools.find_enabled(record.tool) is None:
+            await self.end(record.id, error_outcome(InternalError(_DIED)), "failed", node=record.node)
+            return
+        dead, store = record.node, self.store
+
+        def step(record: Record) -> bool:
+            if record.is_final or record.node != dead:
+                return False
+            record.node, record.status, record.asks = store.node, "working", {}
+            record.attempt += 1
+            return True
+
+        taken = await self.change(record.id, step)
+        if taken is not None:
+            self._log(taken, f"begins again ({taken.attempt})")
+            await store.adopt(taken)
+            self.run_again(self, host, taken)
+
+    async def note(self, task_id: str, text: str | None) -> Record | None:
+        """Set the status message of a task; None if it has ended, or there is none."""
+
+        def step(record: Record) -> bool:
+            record.message = text
+            return not record.is_final
+
+        await self.open()
+        return await self.change(task_id, step)
+
+    # -- telling -----------------------------------------------------------------------------
+
+    def _log(self, record: Record, event: str) -> None:
+        took = (self.clock() - record.created) * 1000
+        log.info(
+            "task %s %s (tool %s, owner %s, %.0f ms)",
+            record.id[:8], event, record.tool, record.owner[:8] or "nobody", took,
+        )  # fmt: skip
+
+    def _observe(self, record: Record, status: str | None) -> None:
+        host = self._hosts.get(record.server)
+        for observer in () if host is None else host.observers:
+            if isinstance(observer, HookedObserver):
+                observer.task_changed(record.tool, status, self.clock() - record.created)
+
+
+def _lost(tasks: Tasks, host: ExtensionHost, record: Record) -> None:
+    raise LookupError("nobody runs tasks again")
+
+
+def unknown() -> InvalidParams:
+    """Return the error for an id that does not open a task of the sender, whatever the reason (TASK-030)."""
+    return InvalidParams("Task not found: it has expired or never existed")
+
+
+def _over(limit: int, what: str, setting: str) -> InternalError:
+    return InternalError(f"At most {limit} tasks {what} (setting {setting} of TaskSettings): try again later")
+
+
+def identity_of(host: ExtensionHost) -> Raw:
+    """Return the server's identity as the `_meta` of results."""
+    return result_meta(host.catalog.identity)

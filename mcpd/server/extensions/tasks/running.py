@@ -1,0 +1,678 @@
+"""How a call becomes a task.
+
+Theory of operation. The call's whole work, with middleware and all checks, runs in a task of the event loop of its own.
+Until the call is answered, everything that the work says passes through to the client, as if there were no tasks. When
+its time is over, or the tool wants it, the task is stored, the call is answered with it, and the same work goes on: now
+progress becomes the status message, questions wait in the record, and the result is stored.
+
+The call and the connection that the work sees are stand-ins. After the answer they hold nothing of the request.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine, Mapping
+from functools import cache, lru_cache, partial
+from types import CoroutineType, SimpleNamespace
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from msgspec import Raw, Struct, field, to_builtins
+from msgspec.json import Decoder
+
+from mcpd.errors import InternalError, LocalProtocolError, MethodNotFound, MissingExtension, ProtocolError, ToolError
+from mcpd.protocol.envelope import ClientIdentity, Opening
+from mcpd.protocol.jsonrpc import Id, as_json, encode
+from mcpd.protocol.principal import ANONYMOUS, Origin, Transport
+from mcpd.protocol.printable import printable
+from mcpd.protocol.session import Call, Session
+from mcpd.protocol.types.base import NO_JSON, RequestMeta
+from mcpd.protocol.types.features import CallToolParams, CallToolResult, TextContent
+from mcpd.protocol.types.tasks import TASKS
+from mcpd.protocol.versions import table
+from mcpd.server.backplane.base import BackplaneAway
+from mcpd.server.context.asking import Asking, asking_for
+from mcpd.server.context.exchange import Exchange, Handler
+from mcpd.server.context.peer import InputRequired, TaskHandedOver, questions_of
+from mcpd.server.dispatcher.connection import error_of
+from mcpd.server.registry.tools import failed
+from .methods import form_of
+from .record import Outcome, Record, Restart, outcome_of
+from .registry import Tasks, identity_of
+
+if TYPE_CHECKING:
+    from mcpd.protocol.channel import Channel
+    from mcpd.protocol.types.base import LogLevel
+    from mcpd.protocol.types.interaction import InputRequiredResult, ListenResult, SubscriptionFilter
+    from mcpd.server.context.peer import Peer
+    from mcpd.server.context.questions import Question
+    from mcpd.server.context.request_state import RequestStateCodec
+    from mcpd.server.extensions.base import ExtensionHost
+    from .settings import TaskTool
+
+log = logging.getLogger("mcpd.tasks")
+
+# Seconds between two changes of a status message (TASK-052).
+_NOTE_EVERY = 1.0
+_LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "notice": logging.INFO, "warning": logging.WARNING}
+
+
+class Refusing(Struct, eq=False):
+    """The task of a call that cannot be answered in the way that its client wants, or its tool."""
+
+    error: ProtocolError
+    id: str | None = None
+
+    def entered(self) -> None:
+        raise self.error
+
+    def progress(self, progress: float, total: float | None, message: str | None) -> None:
+        """Nothing runs."""
+
+    def takes_log(self, level: LogLevel, data: object, logger: str | None) -> bool:
+        return False
+
+    def asking_for(self, call: Call, peer: Peer) -> Asking:
+        return asking_for(call, peer)
+
+    async def become(self, message: str) -> None:
+        """Nothing runs."""
+
+
+class TaskCall(Call, eq=False):
+    """The call as the work sees it: open until the task ends, whatever becomes of the connection."""
+
+    run: TaskRun | None = None
+
+    @property
+    def is_open(self) -> bool:
+        return self.run is not None and self.run.is_open
+
+
+class _Quiet(Struct, eq=False):
+    # The channel of a task whose request was answered: it only knows where that came from.
+    _origin: Origin
+    is_congested: bool = False
+    is_multiplexed: bool = False
+
+    def origin(self, related_request_id: Id | None = None) -> Origin:
+        return self._origin
+
+    def send(self, frame: bytes, related_request_id: Id | None = None, method: str | None = None) -> None:
+        """Drop the frame."""
+
+    send_separately = send
+
+    async def drain(self) -> None:
+        """Nothing is queued."""
+
+    async def aclose(self, reason: str = "") -> None:
+        """There is nothing to close."""
+
+
+@cache
+def _plain_channel(transport: Transport) -> _Quiet:
+    return _Quiet(Origin(transport))
+
+
+class TaskPeer:
+    """The connection as the work sees it."""
+
+    __slots__ = ("_real", "_run", "channel", "loop")
+
+    def __init__(self, run: TaskRun, real: Peer | None, channel: Channel) -> None:
+        self._run = run
+        self._real = real
+        self.loop = asyncio.get_running_loop()
+        self.channel = channel
+
+    @property
+    def real_or_none(self) -> Peer | None:
+        """The connection itself, if messages of the task go there."""
+        return self._real
+
+    @property
+    def real(self) -> Peer:
+        """The connection itself. Raises LocalProtocolError if the task has none."""
+        if self._real is None:
+            raise LocalProtocolError("a task has no connection to its client")
+        return self._real
+
+    def answered(self, *, stays: bool) -> None:
+        """The request was answered: forget it, and the connection too, unless messages of the task go there."""
+        origin = self.real.channel.origin(self._run.call.id)
+        fields = tuple((name.encode("latin-1"), value.encode("latin-1")) for name, value in origin.headers().items())
+        is_plain = not fields and origin.user is ANONYMOUS
+        self.channel = (
+            _plain_channel(origin.transport) if is_plain else _Quiet(Origin(origin.transport, origin.user, fields))
+        )
+        if not stays:
+            self._real = None
+
+    def notify_nowait(
+        self, method: str, params: Any, related_request: Call | None = None
+    ) -> Coroutine[Any, Any, None] | None:
+        run = self._run
+        if run.outer is not None:
+            return self.real.notify_nowait(method, params, None if related_request is None else run.outer.call)
+        if self._real is None or run.has_text or not run.is_open:
+            return None
+        return run.form.say(run, self._real, method, params)
+
+    async def notify(self, method: str, params: Any, related_request: Call | None = None) -> None:
+        pause = self.notify_nowait(method, params, related_request)
+        if pause is not None:
+            await pause
+
+    def as_json(self, data: Any) -> Any:
+        return as_json(data, to_builtins) if self._real is None else self._real.as_json(data)
+
+    async def request(self, method: str, params: Any, related_request: Call, timeout: float | None) -> Raw:
+        related = related_request if self._run.outer is None else self._run.outer.call
+        return await self.real.request(method, params, related, timeout)
+
+    def listen(self, call: Call, wanted: SubscriptionFilter) -> Coroutine[Any, Any, ListenResult]:
+        return self.real.listen(call, wanted)
+
+    @property
+    def state_codec(self) -> RequestStateCodec:
+        return self.real.state_codec
+
+
+class TaskAsking(Asking):
+    """Questions of the work: in the way of the client's version, and in the record once it is a task."""
+
+    def __init__(self, run: TaskRun, before: Asking | None) -> None:
+        super().__init__(run.call, run.peer)
+        self._run = run
+        self.before = asking_for(run.call, run.peer) if before is None else before
+        self.kept = self.before.kept
+
+    def can_ask(self, question: Question) -> bool:
+        return self.before.can_ask(question)
+
+    async def put(self, questions: dict[str, Question], timeout: float | None) -> dict[str, Any]:
+        run = self._run
+        if not await run.is_task() or (run.has_text and run.peer.real_or_none is not None):
+            return await self.before.put(questions, timeout)
+        if run.has_text:
+            raise ToolError("This client takes no tasks, so it cannot be asked any more")
+        return await run.ask(questions)
+
+    def require(self, question: Question, key: str | None) -> NoReturn:
+        if self._run.outer is None:
+            raise ToolError(f"The user must visit this page first: {getattr(question.params, 'url', '')}")
+        self.before.require(question, key)
+
+    def required(self, questions: Mapping[str, Question]) -> InputRequiredResult:
+        return self.before.required(questions)
+
+    def missing(self, question: Question) -> Exception:
+        return self.before.missing(question)
+
+    def next_key(self) -> str:
+        return self.before.next_key()
+
+
+class TaskRun:
+    """One call of a tool that can be a task: `CallTask` for its exchange.
+
+    `after` is the number of seconds that the call may take without becoming one; None for as long as it wants. With
+    `must` it becomes one at once. With `has_text` the client takes no tasks and receives a text that names it.
+    """
+
+    __slots__ = ("_after", "_announced", "_is_counted", "_is_due", "_must", "_news", "_noted", "_stopped", "_timer",
+                 "call", "caller", "exchange", "form", "has_text", "host", "immediate", "is_listed", "is_open",
+                 "message", "node", "outer", "owner", "params", "peer", "record", "retries", "tasks", "view",
+                 "view_until", "wish", "work")  # fmt: skip
+
+    def __init__(
+        self, tasks: Tasks, host: ExtensionHost, exchange: Exchange, params: CallToolParams, tool: TaskTool | None
+    ) -> None:
+        outer = exchange.call
+        self.tasks = tasks
+        self.host = host
+        self.params = params
+        self.retries = 0 if tool is None else tool.retries_of(host.catalog.tools.find_enabled(params.name))
+        self.outer: Exchange | None = exchange
+        self.record: Record | None = None
+        self.work: asyncio.Task[Any] | None = None
+        self.node = ""
+        self.owner = tasks.owner(exchange)
+        self.caller = self.owner or outer.session.owner
+        self.form = form_of(outer)
+        self.is_listed = False
+        self.is_open = True
+        self.has_text = False
+        self.immediate = ""
+        self.wish: float | None = None
+        self.message: str | None = None
+        self.view: Any = None
+        self.view_until = 0.0
+        self._noted = 0.0
+        self._after: float | None = None
+        self._must = False
+        self._is_counted = False
+        self._is_due = False
+        self._announced: asyncio.Future[bool] | None = None
+        self._news: asyncio.Future[None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._stopped: ProtocolError | None = None
+        self.call = TaskCall(
+            outer.id, outer.method, outer.session, outer.source, outer.version, outer.params, outer.meta,
+            charge=outer.charge, trace=outer.trace, began=outer.began, run=self,
+        )  # fmt: skip
+        self.peer = TaskPeer(self, exchange.peer, exchange.peer.channel)
+        self.exchange = Exchange(self.call, self.peer, exchange.lifespan, task=self)
+        before = exchange.asked
+        if before is not None:
+            self.exchange.use(TaskAsking(self, before))
+
+    @property
+    def id(self) -> str | None:
+        """The task's id; None before the call has become one."""
+        return None if self.record is None else self.record.id
+
+    # -- the call ----------------------------------------------------------------------------
+
+    async def answer(self, handler: Handler, *, after: float | None, must: bool = False) -> Any:
+        """Run a handler, and return its result, or the task that it has become."""
+        loop = asyncio.get_running_loop()
+        self._after, self._must = after, must
+        self._news = loop.create_future()
+        work = self.work = loop.create_task(self._run(handler), name="mcpd-task")
+        work.add_done_callback(self._wake)
+        try:
+            while True:
+                await self._news
+                self._news = loop.create_future()
+                if self._is_due:
+                    self._is_due = False
+                    if await self._announce():
+                        return self._told()
+                if work.done():
+                    return self._direct(work)
+        except BaseException as error:
+            if not work.done():
+                work.cancel()
+                self._settle(False)
+                await asyncio.wait((work,))
+            if isinstance(error, asyncio.CancelledError) and not work.cancelled():
+                work.exception()  # marks it as retrieved
+            raise
+        finally:
+            self._news = None
+
+    def _wake(self, _: object = None) -> None:
+        news = self._news
+        if news is not None and not news.done():
+            news.set_result(None)
+
+    def _direct(self, work: asyncio.Task[Any]) -> Any:
+        # Return the result of work that has not become a task.
+        outer = self.outer
+        assert outer is not None
+        outer.call.denied = self.call.denied
+        asking = self.exchange.asked
+        if isinstance(asking, TaskAsking):
+            outer.use(asking.before)
+        self._close()
+        return work.result()
+
+    def _count(self, is_working: bool) -> None:
+        if is_working is not self._is_counted:
+            self._is_counted = is_working
+            self.tasks.count(self.caller, 1 if is_working else -1)
+
+    def asking_for(self, call: Call, peer: Peer) -> Asking:
+        return TaskAsking(self, None)
+
+    def _close(self) -> None:
+        # Refer to nothing any more: the work has ended.
+        self._count(False)
+        self.is_open = False
+        self.call.run = None
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    # -- becoming a task ---------------------------------------------------------------------
+
+    def entered(self) -> None:
+        """The tool begins: its time runs from now on."""
+        if self._announced is not None or self._timer is not None or self.outer is None:
+            return  # middleware calls it again
+        if self._must:
+            self._admit()
+            self._come_due()
+        elif self._after is not None:
+            self._timer = self.peer.loop.call_later(self._after, self._come_due)
+
+    def _admit(self) -> None:
+        self.tasks.admit(self.caller)
+        self._count(True)
+
+    def _come_due(self) -> None:
+        self._timer = None
+        if self._announced is None:
+            self._announced = self.peer.loop.create_future()
+            self._is_due = True
+            self._wake()
+
+    def _settle(self, is_task: bool) -> None:
+        if self._announced is not None and not self._announced.done():
+            self._announced.set_result(is_task)
+        if is_task:
+            self._announced = None
+
+    async def become(self, message: str) -> None:
+        if self.outer is None or self.has_text:
+            if message:
+                self.message = message
+                self.progress_noted()
+            return
+        if message:
+            self.message = self.immediate = message
+        if self._timer is not None:
+            self._timer.cancel()
+        self._come_due()
+        await self.is_task()
+
+    async def is_task(self) -> bool:
+        """Whether the call has become a task; waits while it is being stored."""
+        if self._announced is None:
+            return self.record is not None
+        return await asyncio.shield(self._announced)
+
+    async def _announce(self) -> bool:
+        # Store the task. Returns False if the call must be answered directly.
+        tasks, outer = self.tasks, self.outer
+        assert outer is not None
+        now = tasks.clock()
+        most = tasks.settings.max_ttl
+        wish = None if self.wish is None else min(self.wish, most)
+        self.is_listed = tasks.is_known(outer)
+        record = Record(
+            id="", owner=self.owner, server=self.host.name, tool=self.params.name, node="", created=now, updated=now,
+            ttl=most if wish is None else wish, wish=wish, message=self.message,
+            retries=self.retries, restart=self._restart() if self.retries else None,
+        )  # fmt: skip
+        try:
+            if not self._must:
+                self._admit()
+            await tasks.create(self, record)
+        except (InternalError, BackplaneAway) as error:
+            self._count(False)
+            if self._must:
+                raise InternalError("The store of tasks cannot be reached: try again later") from error
+            self._settle(False)
+            return False
+        except BaseException:
+            if record.id:
+                tasks.spawn(tasks.discard(self, record))
+            raise
+        self.record, self.node = record, record.node
+        if self.host.lifespan is not None:
+            self.host.lifespan.hold(self)
+        self.peer.answered(stays=self.form.stays(outer.call))
+        asking = self.exchange.asked
+        if isinstance(asking, TaskAsking):
+            asking.before.move(self.call, self.peer)
+        self.outer = None
+        self._forget_message()
+        self._settle(True)
+        return True
+
+    def _forget_message(self) -> None:
+        # The task may outlive its message, which may be large: keep the names of the tool and of the client.
+        call = self.call
+        self.params = call.params = CallToolParams(name=self.params.name)
+        raw = _decode_meta(call.raw).meta
+        if raw is NO_JSON:
+            call.source = Raw(b"{}")
+        else:
+            call.source, call.meta, call.identity = _description(bytes(raw))
+        if self.work is not None:
+            self.work.remove_done_callback(self._wake)
+
+    def _restart(self) -> Restart:
+        arguments = self.params.arguments
+        capabilities = encode(self.call.client.capabilities)
+        kept = self.exchange.kept
+        given = b"{}" if arguments is NO_JSON else bytes(arguments)
+        return Restart(self.call.version.name, given, capabilities, kept)
+
+    def _told(self) -> Any:
+        # Return the answer to the call that has become a task.
+        record = self.record
+        assert record is not None
+        if self.has_text:
+            text = (
+                f"This still works after {self._after:g} s, as the task {record.id}. Call task_result with this id to "
+                "wait for the result, or task_cancel to stop it."
+            )
+            return CallToolResult(content=[TextContent(text)])
+        return self.form.seed(record, self.tasks.clock(), self.immediate)
+
+    def begin_again(self, record: Record, kept: Mapping[str, Any], handler: Handler) -> None:
+        """Run a task that another node has begun."""
+        self.record, self.node = record, record.node
+        self.peer.answered(stays=False)
+        self.outer = None
+        self.exchange.asking.kept.update(kept)
+        self.tasks.runs[record.id] = self
+        self._count(True)
+        if self.host.lifespan is not None:
+            self.host.lifespan.hold(self)
+        self.work = self.peer.loop.create_task(self._run(handler), name="mcpd-task")
+
+    # -- the work ----------------------------------------------------------------------------
+
+    async def _run(self, handler: Handler) -> Any:
+        exchange = self.exchange
+        outcome: Any
+        try:
+            outcome = handler(exchange, self.params)
+            if outcome.__class__ is CoroutineType:
+                outcome = await outcome
+        except TaskHandedOver as over:
+            if self.outer is not None and not self.has_text:
+                await self.become("")
+            outcome = over
+            if not await self.is_task():
+                return failed("This work takes long, and needs a client that takes tasks")
+        except BaseException as error:
+            if not await self.is_task():
+                raise
+            outcome = error
+        finally:
+            exchange.has_ended = True
+            if exchange.pending is not None:
+                exchange.end()
+        if isinstance(outcome, BaseException) or await self.is_task():
+            await self._end(outcome)
+            return None
+        return outcome
+
+    async def _end(self, outcome: Any) -> None:
+        # Record the end of the task.
+        tasks, record = self.tasks, self.record
+        assert record is not None
+        is_given = False
+        try:
+            if isinstance(outcome, TaskHandedOver):
+                await tasks.hand_over(self, outcome.keep)
+            elif isinstance(outcome, BaseException):
+                error, is_given = await self._failure(outcome)
+                if error is not None and not is_given:
+                    await tasks.end_run(self, error, "failed")
+            else:
+                await tasks.end_run(self, self._outcome(outcome), "completed")
+        finally:
+            if self.is_open:
+                self._over()
+            if self.host.lifespan is not None:
+                await self.host.lifespan.release(self)
+
+    def _outcome(self, result: Any) -> Outcome | ProtocolError:
+        try:
+            return outcome_of(result, identity_of(self.host))
+        except Exception as error:
+            return error_of(error, self.call)
+
+    async def _failure(self, error: BaseException) -> tuple[ProtocolError | None, bool]:
+        # Return the error with which the task fails, None if it has an end already; and whether it was given away.
+        if isinstance(error, asyncio.CancelledError):
+            stopped = self._stopped
+            if not self.is_open:
+                return None, False
+            if stopped is not None and await self.tasks.give_away(self):
+                return None, True
+            return stopped or InternalError("The work was cancelled inside the server"), False
+        if isinstance(error, InputRequired) or isinstance(questions_of(error), dict):
+            return InternalError("The tool asked its client in a way that a task cannot"), False
+        return error_of(error, self.call), False
+
+    def _over(self) -> None:
+        # The task is no longer this node's.
+        self._close()
+        self.tasks.leave(self)
+
+    def stop(self, error: ProtocolError | None) -> None:
+        """Cancel the work: with an error, with which the task then fails, or None if it has ended already."""
+        if error is None:
+            if self.is_open:
+                self._over()
+        else:
+            self._stopped = error
+        self.exchange.end()
+        if self.work is not None:
+            self.work.cancel()
+
+    # -- while it is a task ------------------------------------------------------------------
+
+    def changed(self, record: Record) -> None:
+        """The record has changed: count the task while it works, and tell a client of 2025-11-25 (TASK-069)."""
+        before, self.record, self.view = self.record, record, None
+        if self.is_open:
+            self._count(record.status == "working")
+        if not self.has_text:
+            is_new = before is None or before.status != record.status
+            self.form.changed(self, self.peer.real_or_none, self.call, record, is_new=is_new)
+
+    def progress(self, progress: float, total: float | None, message: str | None) -> None:
+        share = f"{progress:g}" if total is None else f"{progress:g} of {total:g}"
+        self.message = share if message is None else f"{message} ({share})"
+        self.progress_noted()
+
+    def progress_noted(self) -> None:
+        """Write the message into the record, at most once a second."""
+        if self.outer is None and self.is_open and self._timer is None:
+            loop = self.peer.loop
+            wait = max(0.0, self._noted + _NOTE_EVERY - loop.time())
+            try:
+                self._timer = loop.call_later(wait, self._write_note)
+            except RuntimeError:
+                pass
+            self._noted = loop.time() + wait
+
+    def _write_note(self) -> None:
+        self._timer = None
+        record = self.record
+        if self.is_open and record is not None and record.message != self.message:
+            self.tasks.spawn(self.tasks.note(record.id, self.message or ""))
+
+    def takes_log(self, level: LogLevel, data: object, logger: str | None) -> bool:
+        if self.outer is not None or (self.peer.real_or_none is not None and not self.has_text):
+            return False
+        log.log(
+            _LEVELS.get(level, logging.ERROR), "task %s, tool %s: %s",
+            (self.id or "")[:8], self.params.name, printable(self.peer.as_json(data)),
+        )  # fmt: skip
+        return True
+
+    async def ask(self, questions: Mapping[str, Question]) -> dict[str, Any]:
+        """Ask the client by the record."""
+        assert self.id is not None
+        return await self.tasks.questions.ask(self.id, questions)
+
+
+class _Meta(Struct):
+    meta: Raw = field(name="_meta", default=NO_JSON)
+
+
+_decode_meta = Decoder(_Meta).decode
+
+
+@lru_cache(256)
+def _description(raw: bytes) -> tuple[Raw, RequestMeta, ClientIdentity]:
+    # Return params with this `_meta`, and what that says: the same for all tasks of a client.
+    meta = _decode_description(raw)
+    return (
+        Raw(b'{"_meta":%b}' % raw),
+        meta,
+        ClientIdentity(raw_capabilities=meta.client_capabilities, raw_info=meta.client_info),
+    )
+
+
+_decode_description = Decoder(RequestMeta).decode
+
+
+# -- which calls -------------------------------------------------------------------------------
+
+
+def wrapping(
+    get_tasks: Callable[[], Tasks], host: ExtensionHost, fallback_after: float | None
+) -> Callable[[str, Handler], Handler]:
+    """Return the wrapper of `tools/call`, outside of all others, so that they see the final result of a task."""
+
+    def wrapped(method: str, handler: Handler) -> Handler:
+        return partial(enter, handler) if method == "tools/call" else handler
+
+    def enter(handler: Handler, exchange: Exchange, params: CallToolParams) -> Any:
+        if exchange.task is not None:
+            return handler(exchange, params)  # it was begun by the server that this one is a part of
+        entry = host.catalog.tools.find_enabled(params.name)
+        tool: TaskTool | None = None if entry is None else entry.extension_meta.get(TASKS)  # type: ignore[assignment]
+        if tool is None:
+            if params.task is not NO_JSON:  # 2026-07-28 does not have this member
+                text = f"Method not found: {params.name} cannot run as a task; call it without the member task"
+                exchange.task = Refusing(MethodNotFound(text))
+            return handler(exchange, params)
+
+        form = form_of(exchange.call)
+        is_taken = form.is_taken(exchange.call)
+        if not is_taken and tool.mode == "required":
+            text = f"{params.name} runs as a task only, and needs a client that takes tasks"
+            exchange.task = Refusing(MissingExtension(TASKS, text))
+            return handler(exchange, params)
+        after = tool.after if is_taken else fallback_after
+        if not is_taken and after is None:
+            return handler(exchange, params)
+        must, wish = form.wish(exchange.call)
+        run = TaskRun(get_tasks(), host, exchange, params, tool)
+        run.has_text, run.wish = not is_taken, wish
+        return run.answer(handler, after=after, must=must or (is_taken and tool.mode == "required" and after == 0))
+
+    return wrapped
+
+
+# -- running again -----------------------------------------------------------------------------
+
+
+def run_again(tasks: Tasks, host: ExtensionHost, record: Record) -> None:
+    """Run a task of a dead node from the top, with the answers that it had. Its user is not known any more."""
+    restart = record.restart
+    assert restart is not None
+    version = table.get(restart.version)
+    session = Session(identity_of(host), opening=Opening(version))
+    capabilities = Raw(restart.capabilities)
+    session.client = ClientIdentity(raw_capabilities=capabilities)
+    params = CallToolParams(name=record.tool, arguments=Raw(restart.arguments))
+    meta = RequestMeta(client_capabilities=capabilities, protocol_version=version.name)
+    call = Call(record.id, "tools/call", session, Raw(b"{}"), version, params, meta)
+    nobody: Any = SimpleNamespace(loop=asyncio.get_running_loop(), channel=_Quiet(Origin("memory")))
+    run = TaskRun(tasks, host, Exchange(call, nobody), params, None)
+    run.owner = run.caller = record.owner
+    run.retries = record.retries
+    run.begin_again(record, restart.kept, host.handlers["tools/call"])

@@ -1,0 +1,61 @@
+"""The limits of tasks, and what a tool says about them. No other module of this package is needed for it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+from msgspec import Struct
+
+from mcpd.protocol.types.features import ToolExecution
+
+if TYPE_CHECKING:
+    from mcpd.server.registry.rules import Condition
+
+TASKS = "io.modelcontextprotocol/tasks"
+
+TaskMode: TypeAlias = 'Literal["never", "auto", "required"]'
+"""Whether a tool never is a task, can be one, or must be one."""
+
+
+class TaskSettings(Struct, frozen=True, kw_only=True):
+    """The limits of tasks. They hold for each process."""
+
+    keep: float = 900.0
+    """The seconds for which the result of a task is kept after its end."""
+    max_ttl: float = 86_400.0
+    """The most seconds that a client may have a task kept, and that a task waits for an answer."""
+    running: int = 64
+    """How many tasks may work at once."""
+    running_each: int = 8
+    """How many tasks of one client may work at once. Tasks that wait for their client's answer do not count."""
+    kept_each: int = 256
+    """How many tasks of one client are kept, with those that work."""
+    result_bytes: int = 4 << 20
+    """The most bytes that a result may have."""
+
+
+class TaskTool(Struct):
+    """The part of a tool that is about tasks."""
+
+    mode: TaskMode
+    after: float | None
+    retry: int | None
+    condition: Condition | None = None
+    is_required: bool = False
+
+    def meta(self, active: object) -> Mapping[str, Any]:
+        """Return no `_meta`: only 2025-11-25 shows which tools can be tasks, in `execution`."""
+        return {}
+
+    @property
+    def execution(self) -> ToolExecution:
+        """What clients of 2025-11-25 see."""
+        return ToolExecution(task_support="required" if self.mode == "required" else "optional")
+
+    def retries_of(self, entry: Any) -> int:
+        """Return how often a task of this tool may begin again; tools without effects may once, unless they say not."""
+        if self.retry is not None:
+            return self.retry
+        hints = getattr(getattr(entry, "tool", None), "annotations", None)
+        return int(hints is not None and bool(hints.idempotent_hint or hints.read_only_hint))

@@ -1,0 +1,243 @@
+"""The records of tasks on a backplane, and the nodes that run them.
+
+Every change is a compare-and-set of the whole record; whoever loses reads again and decides anew. A node that runs
+tasks renews a key; once that has expired, the node is dead and another one takes its tasks over.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator, Callable
+from secrets import token_hex
+from typing import NamedTuple
+
+from mcpd.server.backplane.base import Backplane
+from mcpd.server.backplane.memory import MemoryBackplane, OwnBus
+from .record import Outcome, Record, decode_outcome, decode_record, encode_outcome, encode_record
+
+# A larger outcome has a key of its own, so that polls of other nodes stay small.
+_SMALL_OUTCOME = 4096
+# Seconds for which a record outlives its task.
+_MARGIN = 1.0
+_NODE_LIFE = 7 * 24 * 3600.0
+_MOST_LISTED = 4096
+_MOST_NODES = 1000
+_GRAVE = b"-"
+_is_position = re.compile(r"[0-9]{1,20}(-[0-9]{1,20})?").fullmatch
+
+
+class Stored(NamedTuple):
+    """A record, and its bytes as they are stored, for the next compare-and-set."""
+
+    record: Record
+    raw: bytes
+
+
+class TaskStore:
+    """The tasks of one service, as one node sees them. Raises BackplaneAway."""
+
+    def __init__(self, backplane: Backplane, lease: float, namespace: str) -> None:
+        """`namespace` separates servers that use the same file."""
+        self.backplane = backplane
+        self._prefix = namespace
+        self.node = token_hex(5)
+        self._lease = lease
+        # The records that this node works with: those of its own tasks are read nowhere else.
+        self._own: dict[str, Stored] = {}
+        self._is_listed = False
+        self._buried: set[str] = set()
+        self._nodes, self._channel = f"{namespace}tasks:nodes", f"{namespace}tasks"
+
+    @property
+    def is_memory(self) -> bool:
+        """Whether all tasks end with this process."""
+        return isinstance(self.backplane, MemoryBackplane)
+
+    @property
+    def has_bus(self) -> bool:
+        """Whether other nodes are told of changes."""
+        return not isinstance(self.backplane, OwnBus)
+
+    def _key(self, task_id: str) -> str:
+        return f"{self._prefix}task:{task_id}"
+
+    def _of(self, owner: str) -> str:
+        # The log of an owner's tasks.
+        return f"{self._prefix}tasks:of:{owner}"
+
+    def _on(self, node: str) -> str:
+        # The log of the tasks that a node has begun.
+        return f"{self._prefix}tasks:on:{node}"
+
+    def _alive(self, node: str) -> str:
+        # The key that a node renews.
+        return f"{self._prefix}tasks:node:{node}"
+
+    # -- records -----------------------------------------------------------------------------
+
+    def own(self, task_id: str) -> Record | None:
+        """Return the record of a task that this node runs."""
+        stored = self._own.get(task_id)
+        return None if stored is None else stored.record
+
+    def forget(self, task_id: str) -> None:
+        """Read a task from the backplane from now on, because this node no longer runs it."""
+        self._own.pop(task_id, None)
+
+    async def create(self, record: Record, now: float, *, is_listed: bool) -> None:
+        """Store a new task, which this node runs."""
+        await self._join()
+        raw = encode_record(record)
+        ttl = record.life(now) + _MARGIN
+        await self.backplane.set(self._key(record.id), raw, ttl)
+        self._own[record.id] = Stored(record, raw)
+        name = record.id.encode()
+        if is_listed:
+            await self.backplane.append(self._of(record.owner), [name], _MOST_LISTED, ttl)
+        if not self.is_memory:
+            await self.backplane.append(self._on(record.node), [name], _MOST_LISTED, _NODE_LIFE)
+
+    async def adopt(self, record: Record) -> None:
+        """Let this node run a task that another one has left."""
+        await self._join()
+        self._own[record.id] = Stored(record, encode_record(record))
+        await self.backplane.append(self._on(record.node), [record.id.encode()], _MOST_LISTED, _NODE_LIFE)
+
+    async def read(self, task_id: str, *, is_fresh: bool = False) -> Record | None:
+        """Return a record; `is_fresh` reads it from the backplane even if this node runs it."""
+        own = self._own.get(task_id)
+        if own is not None and not is_fresh:
+            return own.record
+        raw = await self.backplane.get(self._key(task_id))
+        if raw is None:
+            return None
+        record = decode_record(raw)
+        if own is not None:
+            self._own[task_id] = Stored(record, raw)
+        return record
+
+    async def change(self, task_id: str, step: Callable[[Record], bool], now: float) -> Record | None:
+        """Change a record by `step`, which returns False to leave it as it is; None if there is none or it was left.
+
+        `step` may be called several times, each time with another copy.
+        """
+        own = self._own.get(task_id)
+        old = None if own is None else own.raw
+        while True:
+            if old is None:
+                old = await self.backplane.get(self._key(task_id))
+                if old is None:
+                    return None
+                if task_id in self._own:
+                    self._own[task_id] = Stored(decode_record(old), old)
+            record = decode_record(old)
+            if not step(record):
+                return None
+            raw = encode_record(record)
+            if await self.backplane.swap(self._key(task_id), old, raw, self._left(record, now)):
+                if task_id in self._own:
+                    self._own[task_id] = Stored(record, raw)
+                return record
+            old = None
+
+    async def extend(self, task_id: str, now: float) -> None:
+        """Keep the record of a task that works on."""
+        own = self._own.get(task_id)
+        if own is not None:
+            await self.backplane.swap(self._key(task_id), own.raw, own.raw, self._left(own.record, now))
+
+    def _left(self, record: Record, now: float) -> float:
+        return max(0.0, record.created + record.life(now) - now) + _MARGIN
+
+    async def put_outcome(self, record: Record, outcome: Outcome, ttl: float) -> None:
+        """Add an outcome to a record that is being changed to a final status."""
+        raw = encode_outcome(outcome)
+        if len(raw) <= _SMALL_OUTCOME:
+            record.outcome = outcome
+        else:
+            record.place = f"{self._key(record.id)}:{token_hex(4)}"
+            await self.backplane.set(record.place, raw, ttl + _MARGIN)
+
+    async def outcome(self, record: Record) -> Outcome | None:
+        """Return how a task ended; None while it works."""
+        if not record.place:
+            return record.outcome
+        raw = await self.backplane.get(record.place)
+        return None if raw is None else decode_outcome(raw)
+
+    async def drop(self, place: str) -> None:
+        """Delete an outcome that came too late, or a record."""
+        await self.backplane.delete(place)
+
+    async def discard(self, task_id: str) -> None:
+        """Delete a task that nobody was told of."""
+        self.forget(task_id)
+        await self.backplane.delete(self._key(task_id))
+
+    async def ids_of(self, owner: str, after: str, limit: int) -> list[tuple[str, str]] | None:
+        """Return positions and ids of the tasks of an owner, oldest first; None for a position that is none."""
+        if after and not _is_position(after):
+            return None
+        found = await self.backplane.read(self._of(owner), after, limit)
+        return [(position, name.decode()) for position, name in found]
+
+    # -- changes -----------------------------------------------------------------------------
+
+    async def listen(self, receive: Callable[[str], object], on_gap: Callable[[], object]) -> None:
+        """Call `receive` with the id of each task that another node has changed."""
+        if self.has_bus:
+            self.backplane.on_gap(on_gap)
+            await self.backplane.subscribe(self._channel, lambda data: _received(self.node, data, receive))
+
+    async def publish(self, task_id: str) -> None:
+        """Tell other nodes that a task has changed. The message only says where to look."""
+        if self.has_bus:
+            await self.backplane.publish(self._channel, f"{self.node} {task_id}".encode())
+
+    # -- nodes -------------------------------------------------------------------------------
+
+    async def _join(self) -> None:
+        # Enter this node in the list of nodes, before it runs its first task.
+        if self._is_listed or self.is_memory:
+            return
+        self._is_listed = True
+        await self.backplane.set(self._alive(self.node), b"1", self._lease)
+        await self.backplane.append(self._nodes, [self.node.encode()], _MOST_NODES, _NODE_LIFE)
+
+    async def renew(self) -> None:
+        """Show that this node is alive. After too long a silence it gets another name: its tasks were given away."""
+        if self._is_listed and not await self.backplane.swap(self._alive(self.node), b"1", b"1", self._lease):
+            self.node, self._is_listed = token_hex(5), False
+
+    async def leave(self) -> None:
+        """Say that this node runs no more tasks."""
+        if self._is_listed:
+            self._is_listed = False
+            await self.backplane.delete(self._alive(self.node))
+            await self.publish("")
+
+    async def orphans(self) -> AsyncIterator[Record]:
+        """Yield the unfinished tasks of nodes that have died, each dead node's once."""
+        if self.is_memory:
+            return
+        names = [entry for _, entry in await self.backplane.read(self._nodes)]
+        self._buried.update(entry[1:].decode() for entry in names if entry.startswith(_GRAVE))
+        for node in {entry.decode() for entry in names if not entry.startswith(_GRAVE)} - self._buried - {self.node}:
+            if await self.backplane.get(self._alive(node)) is not None:
+                continue
+            position = ""
+            while entries := await self.backplane.read(self._on(node), position):
+                position = entries[-1][0]
+                for _, entry in entries:
+                    record = await self.read(entry.decode(), is_fresh=True)
+                    if record is not None and record.node == node:
+                        yield record
+            # Only now: if this node dies too, another one looks again.
+            self._buried.add(node)
+            await self.backplane.append(self._nodes, [_GRAVE + node.encode()], _MOST_NODES, _NODE_LIFE)
+
+
+def _received(own: str, data: bytes, receive: Callable[[str], object]) -> None:
+    node, _, task_id = data.decode().partition(" ")
+    if node != own:
+        receive(task_id)
