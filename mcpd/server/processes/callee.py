@@ -8,6 +8,7 @@ request.
 from __future__ import annotations
 
 import asyncio
+import inspect
 import logging
 import os
 import sys
@@ -15,7 +16,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, cast
 
-from msgspec import UNSET, Raw, Struct, UnsetType, field, structs
+from msgspec import UNSET, MsgspecError, Raw, Struct, UnsetType, field, structs
 from msgspec.json import Decoder, decode
 
 from mcpd.errors import RegistrationError, ToolError
@@ -77,8 +78,8 @@ class ProcessCallee:
         self.start: Start = start or ("fork" if sys.platform == "linux" else "spawn")
         self._has_schema: bool | None = has_schema or None
         self._is_text = is_text
-        key, module = _key_of(inner.function, tool)
-        self.source = source.get() or _source_of(module, tool)
+        key = _key_of(inner.function, tool)
+        self.source = source.get() or _source_of(_registering_module() or inner.function.__module__, tool)
         # A function that makes servers may register a tool of the same name for each.
         self.source.counts[key] += 1
         self.key = f"{key}:{self.source.counts[key]}"
@@ -147,17 +148,32 @@ def process_callee(
     )
 
 
-def _key_of(function: Any, tool: str) -> tuple[str, str]:
-    # Return a key of a tool that is the same in all processes that import the target, and the name of its module.
+def _key_of(function: Any, tool: str) -> str:
+    # Return a key of a tool that is the same in all processes that import the target.
     plain = plain_function(function)
     code = getattr(plain, "__code__", None)
     named = plain if hasattr(plain, "__qualname__") else type(plain)
     place = named.__module__ if code is None else os.path.realpath(code.co_filename)
-    return f"{place}:{named.__qualname__}:{tool}", named.__module__
+    return f"{place}:{named.__qualname__}:{tool}"
+
+
+def _registering_module() -> str:
+    # Return the name of the module whose import registers a tool now: the program's main file, otherwise the innermost;
+    # "" if none is being imported. Programs that import servers, such as uvicorn, do not count.
+    frame, found = inspect.currentframe(), ""
+    while frame is not None:
+        if frame.f_code.co_name == "<module>" and frame.f_globals.get("__package__") != "mcpd":
+            name, path = str(frame.f_globals.get("__name__")), frame.f_code.co_filename
+            if path.endswith(".py") and "-packages" not in path:
+                found = found or name
+                if name == "__main__":
+                    return name
+        frame = frame.f_back
+    return found
 
 
 def _source_of(module: str, tool: str) -> Source:
-    # Return how to load a function outside of `mcpd serve`: by its module, or as the main file of the program.
+    # Return how to load a tool outside of `mcpd serve`: by its module, or as the main file of the program.
     found = _sources.get(module)
     if found is not None:
         return found
@@ -166,7 +182,7 @@ def _source_of(module: str, tool: str) -> Source:
     spec = getattr(main, "__spec__", None)
     if not path:
         raise RegistrationError(
-            f"tool {tool!r}: process=True needs a function in a file, which other processes can import"
+            f"tool {tool!r}: process=True needs a module that other processes can import; register it there"
         )
     arguments = {"name": module, "path": os.path.abspath(path), "package": spec.name if spec else "", "argv": sys.argv}
     found = _sources[module] = Source("mcpd.server.processes.nursery:import_target", arguments)
@@ -209,20 +225,20 @@ class _RemoteCall:
 
     async def run(self, pool: Pool, arguments: Raw) -> CallToolResult:
         callee = self._callee
+        request = self._request() if callee.uses_request else None
         try:
             worker = await pool.acquire(callee.calls)
         except OSError as error:
             log.error("tool %s: no process can be started: %s", callee.tool, printable(error))
             raise ToolError(f"The tool {callee.tool} cannot run: no process can be started") from None
         done: Done | None = None
-        request = self._request() if callee.uses_request else None
         if callee.memory is not None:
             self._watch(pool, worker, callee.memory)
         try:
             try:
                 await worker.send(Run(callee.key, arguments, self._most, request))
                 done = await self._until_done(worker)
-            except (OSError, ValueError) as error:
+            except (OSError, ValueError, MsgspecError) as error:
                 log.debug("tool %s: the connection to its process failed: %s", callee.tool, printable(error))
             if done is None:
                 raise ToolError(await self._why_ended(worker))

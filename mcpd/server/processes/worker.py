@@ -88,6 +88,20 @@ def serve(sock: socket.socket, problem: str, *, is_tied: bool) -> NoReturn:
         os._exit(code)
 
 
+def _hold_sigterm() -> None:
+    # Before a tool forks: a signal that comes too early for the child must not get to the handler of this process.
+    signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGTERM,))
+
+
+def _take_sigterm() -> None:
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGTERM,))
+
+
+def _leave_sigterm() -> None:
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    _take_sigterm()
+
+
 def _end_with_server(sock: socket.socket) -> None:
     waiting = select.poll()
     waiting.register(sock, 0)  # registered without events, it reports only that the other end is closed
@@ -119,6 +133,7 @@ class Worker:
     def run(self) -> None:
         """Run calls until the server closes the socket."""
         signal.signal(signal.SIGTERM, self._stop)
+        os.register_at_fork(before=_hold_sigterm, after_in_parent=_take_sigterm, after_in_child=_leave_sigterm)
         while not self._is_stopped and isinstance(message := self._read(), Run):
             self._is_running = True
             done = self._done(message)

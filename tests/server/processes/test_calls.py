@@ -16,6 +16,7 @@ from support.process_stage import begin, is_alive, pools, wire_to
 from support.wires import each_version
 
 from mcpd import Server
+from mcpd.cli.target import load
 from mcpd.errors import RegistrationError
 from mcpd.server.processes import pool
 
@@ -255,17 +256,17 @@ def test_options_that_do_not_fit(options: dict[str, Any], said: str) -> None:
     assert str(caught.value) == f"tool 't', {said}"
 
 
-async def test_a_tool_that_importing_the_target_does_not_give(processes: Server) -> None:
+async def test_a_tool_that_importing_the_target_does_not_give(tmp_path: Path) -> None:
     """The first call says so."""
-
-    def later() -> str:
-        return "never"
-
-    processes.add_tool(later, process=True)
-    try:
-        async with wire_to(processes) as wire:
-            result = await wire.call("later")
-            assert result["isError"] is True
-            assert "does not register this tool" in result["content"][0]["text"]
-    finally:
-        processes.remove_tool("later")
+    path = tmp_path / "late_tools.py"
+    path.write_text(
+        "from mcpd import Server\nserver = Server('t')\n\ndef later() -> str:\n    return 'never'\n\n"
+        "def register() -> None:\n    server.add_tool(later, process=True)\n"
+    )
+    late = load(str(path))
+    assert late is not None
+    sys.modules["late_tools"].register()
+    async with wire_to(late) as wire:
+        result = await wire.call("later")
+        assert result["isError"] is True
+        assert "does not register this tool" in result["content"][0]["text"]

@@ -204,3 +204,66 @@ async def test_nothing_of_this_is_loaded_without_such_a_tool(child: Child, tmp_p
     )
     async with process_wire(child, str(path), version="2026-07-28") as wire:
         assert await wire.text("loaded") == "[]"
+
+
+async def test_several_modules_of_a_program(tmp_path: Path) -> None:
+    """One process imports all of them: the main file, as Python runs it."""
+    (tmp_path / "app.py").write_text('from mcpd import Server\nserver = Server("t")\n')
+    for name in ("one", "two"):
+        (tmp_path / f"{name}.py").write_text(
+            f"import os\nfrom app import server\n\n@server.tool(process=True)\ndef {name}() -> int:\n"
+            "    return os.getppid()\n"
+        )
+    (tmp_path / "main.py").write_text(
+        'import one, two\nfrom app import server\n\nif __name__ == "__main__":\n    server.run(stdio=True)\n'
+    )
+    async with Client([sys.executable, str(tmp_path / "main.py")]) as client:
+        found = [await client.call(name, returns=int) for name in ("one", "two")]
+        assert found[0] == found[1]
+
+
+async def test_a_server_that_another_program_imports(tmp_path: Path) -> None:
+    """As uvicorn does, whose main file knows nothing of the tools."""
+    (tmp_path / "place.py").write_text(SERVER)
+    code = "import place; place.server.run(stdio=True)"
+    async with Client(["sh", "-c", f"cd {tmp_path} && exec {sys.executable} -c '{code}'"]) as client:
+        result = await client.call_tool("where")
+        assert result.content[0].text.startswith("place ")  # type: ignore[union-attr]
+
+
+async def test_a_folder_that_changes(tmp_path: Path) -> None:
+    """PROC-14 for `tools/`: the calls after it find the new code in a new process."""
+    path = tmp_path / "tools" / "one.py"
+    path.parent.mkdir()
+    text = "import os, mcpd\n\n@mcpd.tool(process=True)\ndef value() -> str:\n    return f'{} {{os.getppid()}}'\n"
+    path.write_text(text.format("old"))
+    made: list[Callable[..., Any]] = []
+    server = load(str(tmp_path), watched=made)
+    assert server is not None
+    watched = made[0](Options(), time_ns())
+    async with wire_to(server) as wire:
+        word, nursery = (await wire.text("value")).split()
+        assert word == "old"
+        path.write_text(text.format("newer"))
+        await asyncio.to_thread(watched.refresh, {str(path)})
+        assert (await wire.text("value")).split()[0] == "newer"
+        await until(lambda: not is_alive(int(nursery)))
+
+
+@pytest.mark.parametrize("tool", ["pool", "terminated"])
+async def test_processes_of_a_tool(tool: str, tmp_path: Path) -> None:
+    """A worker's children are ended by SIGTERM as any others."""
+    path = tmp_path / "forks.py"
+    path.write_text(
+        "import multiprocessing, time\nfrom mcpd import Server\nserver = Server('t')\n"
+        "fork = multiprocessing.get_context('fork')\n\n"
+        "@server.tool(process=True)\ndef pool() -> str:\n    with fork.Pool(2) as pool:\n"
+        "        return str(pool.map(abs, range(-3, 0)))\n\n"
+        "@server.tool(process=True)\ndef terminated() -> str:\n"
+        "    process = fork.Process(target=time.sleep, args=(3600,))\n    process.start()\n    process.terminate()\n"
+        "    process.join()\n    return str(process.exitcode)\n"
+    )
+    server = load(str(path))
+    assert server is not None
+    async with wire_to(server) as wire:
+        assert await wire.text(tool) == {"pool": "[3, 2, 1]", "terminated": "-15"}[tool]
