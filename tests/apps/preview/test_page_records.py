@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import sys
 
 import pytest
+from conftest import REPOSITORY
 from support.browser import Chromium
 from support.preview_page_stage import APP, PageStage, busy_server, opened
 
@@ -244,4 +246,24 @@ async def test_what_a_sandbox_stops_without_a_word_is_found(chromium: Chromium) 
         await stage.until(f"{FOUND}.includes('It does not settle on a size')")
         await stage.press("9 findings")
         await stage.until("find.shown(document.querySelector('.finding'))")
+        assert not stage.page.errors
+
+
+async def test_running_tasks_are_listed_and_cancelled(chromium: Chromium) -> None:
+    """Each with its status and message, the newest first; a task that has ended has no button."""
+    script = [sys.executable, str(REPOSITORY / "tests" / "support" / "task_script.py"), "modern"]
+    async with opened(chromium, script) as stage:
+        await stage.pick("tool render")
+        await stage.press("Call")
+        await stage.until("document.querySelector('[data-task=busy]')?.textContent.includes('completed')")
+        tasks = stage.preview.session.host.client.tasks
+        await tasks.get("asks")
+        await stage.until("document.querySelector('#task-list li').dataset.task === 'asks'")
+        await stage.press("Tasks1")
+        await stage.says("input required")
+        await stage.press("Cancel the task asks")
+        await stage.until("document.querySelector('#polite').textContent.includes('asked to cancel')")
+        await tasks.get("asks")
+        await stage.until("document.querySelector('[data-task=asks]').textContent.includes('cancelled')")
+        assert await stage.main.evaluate("document.querySelectorAll('#task-list button').length") == 0
         assert not stage.page.errors
