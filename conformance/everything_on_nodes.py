@@ -1,6 +1,6 @@
-"""`everything_with_skills.py` as several processes serve it: the lists of all have to be equal, so what the tools add
-there is taken away again in the same call. Between the two the others hear of a list that is not theirs: of one that
-is they would tell nobody.
+"""`everything_with_extensions.py` as several processes serve it: the lists of all have to be equal, so what the tools
+add there is taken away again in the same call. Between the two the others hear of a list that is not theirs: of one
+that is they would tell nobody.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 import everything
-from everything_with_skills import server
+from everything_with_extensions import server
 
 __all__ = ["server"]
 
