@@ -44,10 +44,10 @@ async def failing_job() -> str:
     raise ToolError("This job always fails")
 
 
-@server.tool(task="auto", task_after=0)
-async def protocol_error_job() -> str:
+@server.tool(task="auto")
+async def protocol_error_job(ctx: Context) -> str:
     """Fails with an error of the protocol."""
-    await asyncio.sleep(0)
+    await ctx.become_task()
     raise InternalError("This job ends in an error of the protocol")
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import Child
+from conftest import REPOSITORY, Child
 from support.official_clients import HERE, Run, runner
 from support.wire_schema import Conversation
 
@@ -72,6 +72,13 @@ def http(child: Child) -> Iterator[dict[str, Any]]:
 def everything(child: Child) -> Iterator[dict[str, Any]]:
     """The conformance server over HTTP."""
     with _listening(child, "--http", str(HERE.parent.parent / "conformance" / "everything.py")) as target:
+        yield target
+
+
+@pytest.fixture
+def everything_with_extensions(child: Child) -> Iterator[dict[str, Any]]:
+    """The same with skills and tasks."""
+    with _listening(child, "--http", str(REPOSITORY / "conformance" / "everything_with_extensions.py")) as target:
         yield target
 
 

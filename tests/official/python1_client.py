@@ -86,6 +86,8 @@ class Run:
         match step["method"]:
             case "tools/list":
                 return await session.list_tools(params=page)
+            case "tools/call" if "task" in step:
+                return await self.as_task(session, params, step["task"], step.get("cancel"))
             case "tools/call":
                 return await session.call_tool(
                     params["name"],
@@ -117,6 +119,24 @@ class Run:
             case "ping":
                 return await session.send_ping()
         raise ValueError(f"this script has no step {step['method']!r}")
+
+    async def as_task(self, session: ClientSession, params: dict[str, Any], task: dict[str, Any], cancel: Any) -> Any:
+        """A call as a task, by the methods of its own that the client has for that."""
+        tasks = session.experimental
+        created = (await tasks.call_tool_as_task(params["name"], params.get("arguments"), ttl=task["ttl"])).task
+        told: dict[str, Any] = {"statuses": [created.status], "ttl": created.ttl}
+        if cancel:
+            told["statuses"].append((await tasks.cancel_task(created.taskId)).status)
+            return told
+        async for status in tasks.poll_task(created.taskId):
+            told["statuses"].append(status.status)
+            if status.status == "input_required":
+                break  # the question comes while the result is awaited
+        told["result"] = scenario.wire(await tasks.get_task_result(created.taskId, types.CallToolResult))
+        told["statuses"].append((await tasks.get_task(created.taskId)).status)
+        listed = (await tasks.list_tasks()).tasks if task.get("listed") else [created]
+        told["listed"] = created.taskId in [each.taskId for each in listed]
+        return told
 
     async def go(self) -> dict[str, Any]:
         steps = []

@@ -49,7 +49,7 @@ function call(client, step, options) {
     case 'tools/list':
       return client.listTools(params, options);
     case 'tools/call':
-      return client.callToolWith(params, options);
+      return step.task ? client.callAsTask(params, { ...options, task: step.task }) : client.callToolWith(params, options);
     case 'resources/list':
       return client.listResources(params, options);
     case 'resources/templates/list':

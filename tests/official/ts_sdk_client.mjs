@@ -36,6 +36,14 @@ client.heard = heard;
 client.fallbackNotificationHandler = async notification => void heard.push(notification);
 client.onerror = error => heard.push({ error: error.message });
 client.callToolWith = (params, options) => client.callTool(params, undefined, options);
+client.callAsTask = async (params, options) => {
+  const statuses = [];
+  for await (const message of client.experimental.tasks.callToolStream(params, undefined, options)) {
+    if (message.type === 'result') return { statuses, ttl: options.task.ttl, result: message.result, listed: true };
+    if (message.type === 'error') throw message.error;
+    statuses.push(message.task.status);
+  }
+};
 
 function transportTo({ command, url }) {
   if (!url) {
