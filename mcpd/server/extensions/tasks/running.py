@@ -286,7 +286,7 @@ class TaskRun:
             while True:
                 await self._news
                 self._news = loop.create_future()
-                if self._is_due:
+                if self._is_due and not work.done():
                     self._is_due = False
                     if await self._announce():
                         return self._told()

@@ -18,7 +18,7 @@ from support.task_stage import TAKES, TASKS, TaskStage, answer, begin, entered, 
 from support.wires import LEGACY, META, MODERN, each_version, envelope, memory_wire, stdio_wire, websocket_wire
 
 from mcpd import Context, MiddlewareRequest, Server
-from mcpd.errors import RegistrationError
+from mcpd.errors import InternalError, RegistrationError
 
 each_wire = pytest.mark.parametrize("open_wire", [memory_wire, stdio_wire, websocket_wire, http_wire])
 REQUIRED = {"requiredCapabilities": {"extensions": {TASKS: {}}}}
@@ -230,6 +230,30 @@ async def test_what_ends_in_time_is_answered_as_ever() -> None:
         result = await wire.call("quick")
         assert (result["resultType"], result["content"][0]["text"]) == ("complete", "at once")
         assert stage.tasks.runs == {}
+
+
+@pytest.mark.parametrize("tool", ["returns", "raises"])
+async def test_work_that_ends_as_it_would_become_a_task(tool: str) -> None:
+    """TASK-020: whichever comes first, the client receives the outcome."""
+    server = Server("t")
+
+    @server.tool(task="auto", task_after=0)
+    async def returns(number: int) -> str:
+        await turns(number)
+        return "done"
+
+    @server.tool(task="auto", task_after=0)
+    async def raises(number: int) -> str:
+        await turns(number)
+        raise InternalError("broken")
+
+    async with memory_wire(server, MODERN, capabilities=TAKES) as wire:
+        for number in range(8):
+            answer = await wire.request("tools/call", {"name": tool, "arguments": {"number": number}})
+            if "taskId" in answer.get("result", {}):
+                answer = await wait_for(wire, answer["result"]["taskId"], "completed", "failed")
+            said = answer["error"]["message"] if tool == "raises" else answer["result"]["content"][0]["text"]
+            assert said == ("broken" if tool == "raises" else "done")
 
 
 async def test_the_seed_is_working_whatever_has_happened() -> None:
