@@ -7,7 +7,8 @@ from types import ModuleType
 
 from support.documentation import page_modules
 
-from mcpd import Client
+from mcpd import Callbacks, Client
+from mcpd.types import ElicitResult
 
 __all__ = ["page_modules"]
 
@@ -25,6 +26,15 @@ async def test_heartbeats_and_progress(page_modules: Pages) -> None:
 
         assert await client.call("render", scene="dawn", seconds=0.3, on_progress=on_progress) == "dawn.mp4"
         assert (None, "still running (0 s)") in heard
-        heard.clear()
-        assert await client.call("render_frames", scene="dusk", frames=2, on_progress=on_progress) == "dusk.mp4"
-        assert heard[:2] == [(2, "Rendering"), (2, "Rendering")]
+
+
+async def test_tasks(page_modules: Pages) -> None:
+    (page,) = page_modules("long-running-tools", "server")
+    answer = ElicitResult(action="accept", content={"width": 640})
+    async with Client(page.server, Callbacks(elicit_form=lambda _: answer)) as client:
+        assert await client.call("animate", scene="dusk") == "dusk-640.mp4"
+        handle = await client.start_tool("build", {"branch": "main"})
+        assert (await handle.status()).status == "working"
+        await page.build_ended("main", "All is well.")
+        (block,) = (await handle.result()).content
+        assert block.text == "All is well."
