@@ -35,7 +35,8 @@ async def update(wire: Wire, task_id: str, responses: dict[str, Any]) -> Any:
 
 @each_wire
 async def test_each_status_has_what_belongs_to_it(open_wire: Any) -> None:
-    """TASK-022 to TASK-029, TASK-035, S26-194, S26-195, S26-198, S26-199: resultType is complete in all of them."""
+    """TASK-022, TASK-023, TASK-024, TASK-025, TASK-026, TASK-027, TASK-028, TASK-029, TASK-035, S26-194, S26-195,
+    S26-198, S26-199: resultType is complete in all of them."""
     stage = TaskStage()
     async with stage.wire(open_wire) as wire:
         working = await get(wire, await begin(wire, "work"))
