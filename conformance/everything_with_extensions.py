@@ -24,6 +24,13 @@ class Consent(Struct):
     confirm: bool = False
 
 
+async def _work(seconds: float) -> None:
+    # The suite's tools take some time.
+    is_done = asyncio.Event()
+    asyncio.get_running_loop().call_later(seconds, is_done.set)
+    await is_done.wait()
+
+
 @server.tool
 async def greet(name: str) -> str:
     """Greets somebody, and is never a task."""
@@ -33,14 +40,14 @@ async def greet(name: str) -> str:
 @server.tool(task="auto", task_after=0.2)
 async def slow_compute(seconds: float, label: str = "") -> str:
     """Takes so many seconds."""
-    await asyncio.sleep(seconds)
+    await _work(seconds)
     return f"Computed {label} for {seconds:g} s"
 
 
 @server.tool(task="required")
 async def failing_job() -> str:
     """Fails after a second, as tools do."""
-    await asyncio.sleep(1)
+    await _work(1)
     raise ToolError("This job always fails")
 
 
@@ -70,5 +77,5 @@ async def test_tool_with_task(ctx: Context) -> str:
     """Asks for a name first, and becomes a task then."""
     name = (await ctx.elicit("What is your name?", Name, key="user_name")).get().name
     await ctx.become_task("greeting")
-    await asyncio.sleep(0.2)
+    await _work(0.2)
     return f"Hello, {name}!"
