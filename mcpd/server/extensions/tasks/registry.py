@@ -21,6 +21,7 @@ from msgspec import Raw
 from mcpd.errors import InternalError, InvalidParams, ProtocolError, ResultTooLarge
 from mcpd.protocol.budget import OVER, SMALL, Charge
 from mcpd.protocol.envelope import result_meta
+from mcpd.protocol.printable import printable
 from mcpd.protocol.types.tasks import TaskStatus
 from mcpd.server.backplane.base import Backplane, BackplaneAway
 from mcpd.server.dispatcher.observing import HookedObserver
@@ -147,7 +148,7 @@ class Tasks:
         try:
             await store.listen(self._hear, self._look_at_all)
         except BackplaneAway as error:
-            log.warning("tasks are served without the store until it can be reached: %s", error)
+            log.warning("tasks are served without the store until it can be reached: %s", printable(error))
         await self._tick()
 
     def _hear(self, task_id: str) -> None:
@@ -456,7 +457,7 @@ class Tasks:
                 return
             except BackplaneAway:
                 if asyncio.get_running_loop().time() > until:
-                    log.error("task %s has ended, but the store is away: its outcome is lost", record.id[:8])
+                    log.error("task %s has ended, but its result is lost: the store cannot be reached", record.id[:8])
                     return
                 await asyncio.sleep(1)
 

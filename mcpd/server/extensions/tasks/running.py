@@ -587,7 +587,7 @@ class TaskRun:
             return False
         log.log(
             _LEVELS.get(level, logging.ERROR), "task %s, tool %s: %s",
-            (self.id or "")[:8], self.params.name, printable(self.peer.as_json(data)),
+            (self.id or "")[:8], printable(self.params.name), printable(self.peer.as_json(data)),
         )  # fmt: skip
         return True
 
