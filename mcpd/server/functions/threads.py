@@ -23,6 +23,7 @@ import threading
 from collections import Counter, deque
 from collections.abc import AsyncGenerator, Callable, Coroutine
 from concurrent.futures import CancelledError
+from contextlib import suppress
 from contextvars import Context, copy_context
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any, Protocol
@@ -105,6 +106,9 @@ class ThreadSlots:
         self._waiting: dict[object, deque[tuple[Borrower, asyncio.Future[None]]]] = {}
         self._reporter: asyncio.TimerHandle | None = None
         self._reported = -_REPORT_EVERY
+        # Jobs that wait for a thread, and whether a thread was called that has not begun to take them.
+        self._jobs: deque[_Slot] = deque()
+        self._is_called = False
         # Jobs whose functions have returned, and that are still to be ended on the event loop's thread.
         self._ended: deque[_Slot] = deque()
         self._is_woken = False
@@ -138,8 +142,44 @@ class ThreadSlots:
     def close_pool(self) -> None:
         """Let all threads end, each after its function."""
         self._at_end = None  # the generator refers to the loop
+        self._jobs.clear()
+        self._is_called = False
         if self.pool is not None:
             self.pool.shutdown(wait=False, cancel_futures=True)
+
+    def begin(self, job: _Slot) -> None:
+        """Run a job in the next thread that is free. Raises RuntimeError if no thread can be started.
+
+        One thread is called for all jobs that begin before it runs: each call costs as much as a short function.
+        """
+        self._jobs.append(job)
+        if not self._is_called:
+            self._call_thread()
+
+    def _call_thread(self) -> None:
+        assert self.pool is not None
+        try:
+            self._is_called = True
+            self.pool.submit(self._take_jobs)
+        except RuntimeError:
+            self._is_called = False
+            if not self.is_open:
+                raise
+            # Pools refuse work while Python waits for its last threads. This loop may run in one of them.
+            threading.Thread(target=self._take_jobs, name="mcpd-function").start()
+
+    def _take_jobs(self) -> None:
+        # Run jobs until none waits. Called in a thread of the pool.
+        self._is_called = False  # first: a job that begins from now on calls another thread
+        while True:
+            try:
+                job = self._jobs.popleft()
+            except IndexError:
+                return
+            if self._jobs and not self._is_called:  # this function may block
+                with suppress(RuntimeError):  # without another thread, this one runs them later
+                    self._call_thread()
+            job.run()
 
     # -- whose turn it is --------------------------------------------------------------------
 
@@ -360,7 +400,7 @@ async def run_in_thread(function: Function, *args: Any, exchange: RunsFor | None
     if not slots.try_acquire(slot):
         await slots.acquire(slot)
     try:
-        slot.begin()
+        slots.begin(slot)
         await slot.ended
     except (asyncio.CancelledError, RuntimeError):
         slot.give_up()
@@ -481,18 +521,6 @@ class _Slot(Borrower, eq=False):
     is_without_slot: bool = False
 
     # -- the job -----------------------------------------------------------------------------
-
-    def begin(self) -> None:
-        # Submit the function. Raises RuntimeError if no thread can be started.
-        pool = self.slots.pool
-        assert pool is not None
-        try:
-            pool.submit(self.run)
-        except RuntimeError:
-            if not self.slots.is_open:
-                raise
-            # Pools refuse work while Python waits for its last threads. This loop may run in one of them.
-            threading.Thread(target=self.run, name="mcpd-function").start()
 
     def run(self) -> None:
         try:
