@@ -21,7 +21,7 @@ from support.http_peer import Port, Session, call, envelope, initialize, modern,
 from support.http_stage import Stage
 from support.redis_server import NEEDS_REDIS, RedisServer
 
-from mcpd import Context
+from mcpd import Context, Principal
 from mcpd.protocol.state_keys import StateKeys
 from mcpd.server.backplane import redis as redis_bus
 from mcpd.server.backplane.base import Backplane, BackplaneAway
@@ -30,6 +30,7 @@ from mcpd.server.backplane.node import Node, open_backplane
 from mcpd.server.backplane.shared_memory import SharedBackplane, SharedMemory
 from mcpd.server.http import HttpSettings
 from mcpd.server.http.sessions import SPARE_AFTER
+from mcpd.transports.guards import Access
 
 KEY = "a key for all nodes of a service"
 OTHER_KEY = "another key that comes after it"
@@ -500,6 +501,39 @@ class TestStreams:
 
 
 LISTED, UPDATED = "notifications/tools/list_changed", "notifications/resources/updated"
+
+
+async def test_a_stream_of_another_node_ends_with_the_token(start: Any) -> None:
+    """As every stream does: what comes later is for a token that is still valid."""
+
+    async def authenticate(headers: Any) -> Principal:
+        seconds = 0.5 if headers["authorization"] == "Bearer short" else 3600
+        return Principal("ada", expires=time.time() + seconds)
+
+    access = Access(authenticate=authenticate)
+    async with start("memory", 0) as service:
+        stages = [make_stage(), make_stage()]
+        ports = [
+            await service.stack.enter_async_context(
+                serving(stage.server, HttpSettings(backplane=service.memory), access)
+            )
+            for stage in stages
+        ]
+        session = Session(ports[0], "2025-11-25")
+        session.extra = {"Authorization": "Bearer long"}
+        await session.open()
+        peer = await session.start(call("tools/call", {"name": "poll"}, 5))
+        await peer.head()
+        priming = await peer.event()
+        assert priming is not None
+        session.port = ports[1]
+        session.extra = {"Authorization": "Bearer short"}
+        followed = await session.listen(priming["id"])
+        assert await followed.event() is None
+        stages[0].open()
+        session.extra = {"Authorization": "Bearer long"}
+        again = await session.listen(priming["id"])
+        assert (await again.message())["result"]["content"][0]["text"] == "polled"
 
 
 def _is_behind(heard: list[str]) -> bool:
