@@ -291,3 +291,35 @@ def depends(value: Annotated[str, Depends(asynccontextmanager(opened))], ctx: Sy
 def count(most: int, ctx: SyncContext) -> None:
     for number in range(1, most + 1):
         ctx.progress(number)
+
+
+@server.tool(process=True, task="auto", task_after=None)
+def become(ctx: SyncContext) -> str:
+    before = ctx.task_id
+    ctx.become_task("on it")
+    ctx.progress(3, 40, "frame")
+    ctx.info("at work")
+    which = ctx.elicit("Which?", str, key="which").get()
+    return f"{before} {ctx.task_id} {which}"
+
+
+@server.tool(process=True, task="auto", task_after=None)
+async def become_later(ctx: Context) -> str:
+    before = ctx.task_id
+    await ctx.become_task("on it")
+    await ctx.progress(3, 40, "frame")
+    await ctx.info("at work")
+    which = (await ctx.elicit("Which?", str, key="which")).get()
+    return f"{before} {ctx.task_id} {which}"
+
+
+@server.tool(process=True, task="auto", task_after=0)
+def spin_in_task(mark: str) -> str:
+    Path(mark).write_text(str(os.getpid()))
+    while True:
+        pass
+
+
+@server.tool(process=True, task="required")
+def hand_over(ctx: SyncContext) -> None:
+    ctx.hand_over(keep=60)

@@ -286,6 +286,7 @@ class _RemoteCall:
             headers=origin.headers(),
             trace=None if call.trace is None else call.trace().headers(),
             kept=exchange.kept,
+            can_be_task=exchange.task is not None,
         )
 
     async def _until_done(self, worker: Worker) -> Done | None:
@@ -393,6 +394,10 @@ class _RemoteCall:
                 return await exchange.notify(*body)
             case "upstream_token":
                 return await self._context.upstream_token()
+            case "become_task":
+                return await self._context.become_task(body)
+            case "task_id":
+                return self._context.task_id
         raise ToolError(f"a process cannot {what}")
 
 

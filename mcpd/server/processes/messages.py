@@ -18,7 +18,7 @@ from mcpd import errors
 from mcpd.errors import McpdError, ToolError, as_told
 from mcpd.protocol.jsonrpc import Id, as_json
 from mcpd.protocol.types.base import NO_JSON
-from mcpd.server.context.peer import InputRequired
+from mcpd.server.context.peer import InputRequired, TaskHandedOver
 from mcpd.server.context.questions import Question
 from mcpd.server.functions.results import to_builtins
 from mcpd.server.registry.content import Unwritable
@@ -54,6 +54,7 @@ class RequestData(Struct, omit_defaults=True):
     headers: dict[str, str] = {}
     trace: dict[str, str] | None = None
     kept: dict[str, Any] = {}
+    can_be_task: bool = False
 
 
 class Run(Struct, tag="run", omit_defaults=True):
@@ -144,9 +145,10 @@ def error_data(error: BaseException) -> ErrorData:
     kind, text = type(error).__name__, str(error)
     if isinstance(error, BaseExceptionGroup):
         return ErrorData("group", error.message, inner=[error_data(one) for one in error.exceptions])
-    trace = (
-        "" if isinstance(error, (ToolError, InputRequired)) else "".join(traceback.format_exception(*as_told(error)))
-    )
+    if isinstance(error, TaskHandedOver):
+        return ErrorData(kind, values={"keep": error.keep})
+    is_expected = isinstance(error, (ToolError, InputRequired))
+    trace = "" if is_expected else "".join(traceback.format_exception(*as_told(error))).rstrip()
     if not isinstance(error, McpdError):
         own = next((name for name, each in _OWN.items() if isinstance(error, each)), None)
         return ErrorData(own or kind, text, trace=trace)
@@ -162,6 +164,8 @@ def error_of(data: ErrorData, needed: Mapping[str, Question] = _NONE) -> BaseExc
         return BaseExceptionGroup(data.text, [error_of(one, needed) for one in data.inner])
     if data.kind == "InputRequired":
         return InputRequired(dict(needed))
+    if data.kind == "TaskHandedOver":
+        return TaskHandedOver(data.values["keep"])
     kind: Any = _OWN.get(data.kind) or getattr(errors, data.kind, None)
     if not isinstance(kind, type) or not issubclass(kind, McpdError | asyncio.CancelledError | Unwritable):
         kind = type(data.kind, (RemoteFailure,), {"__module__": "builtins"})

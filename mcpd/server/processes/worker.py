@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import os
 import select
 import signal
@@ -29,7 +30,7 @@ from mcpd.protocol.envelope import ClientIdentity, Opening
 from mcpd.protocol.jsonrpc import MALFORMED, as_json, encode, explain, replace_lone_surrogates
 from mcpd.protocol.principal import ANONYMOUS, Origin, Principal
 from mcpd.protocol.session import Call, Session
-from mcpd.protocol.types.base import Params
+from mcpd.protocol.types.base import LogMessageParams, Params, ProgressParams
 from mcpd.protocol.types.features import CallToolParams, CallToolResult
 from mcpd.protocol.versions import table
 from mcpd.server.context.asking import Asking
@@ -438,6 +439,42 @@ class ServerAsking(Asking):
         raise NotImplementedError
 
 
+class ServerTask:
+    """The task that the call may become. It is the server's: what is said here becomes what is said there."""
+
+    def __init__(self, worker: Worker, call: Call) -> None:
+        self._worker = worker
+        self._has_token = call.meta is not None and call.meta.progress_token is not None
+
+    @property
+    def id(self) -> str | None:
+        """See `CallTask`."""
+        return decode(self._worker.ask_now("task_id", None), type=str | None)
+
+    def entered(self) -> None:
+        """See `CallTask`. The server has called it."""
+
+    def progress(self, progress: float, total: float | None, message: str | None) -> None:
+        """See `CallTask`. With a token the context sends it anyway."""
+        if not self._has_token and math.isfinite(progress):
+            params = ProgressParams(progress_token="", progress=progress, total=total, message=message)
+            self._worker.say(_PROGRESS, as_json(params, to_builtins))
+
+    def takes_log(self, level: Any, data: object, logger: str | None) -> bool:
+        """See `CallTask`. The server decides who gets the message."""
+        message = LogMessageParams(level=level, data=as_json(data, to_builtins), logger=logger)
+        self._worker.say("notifications/message", message)
+        return True
+
+    def asking_for(self, call: Call, peer: Any) -> Asking:
+        """See `CallTask`. The exchange of a worker has a way to ask from the start."""
+        raise NotImplementedError
+
+    async def become(self, message: str) -> None:
+        """See `CallTask`."""
+        await self._worker.ask("become_task", message)
+
+
 def _as_data(question: Question) -> dict[str, Any]:
     return {"method": question.method, "params": question.params, "needs": question.needs}
 
@@ -478,6 +515,8 @@ class WorkerExchange(Exchange, eq=False):
         exchange = cls(call, cast(Any, peer))
         exchange._asking = ServerAsking(call, peer, data.kept)
         exchange.had_kept = bool(data.kept)
+        if data.can_be_task:
+            exchange.task = ServerTask(worker, call)
         return exchange
 
     def do(self, work: Coroutine[Any, Any, T], *, is_question: bool = False) -> Awaitable[T]:

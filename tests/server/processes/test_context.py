@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
-from support.process_stage import wire_to
-from support.wires import CLIENT_INFO, LEGACY, MODERN, each_version
+from support.clock import until
+from support.process_stage import is_alive, pools, wire_to
+from support.wires import CLIENT_INFO, LEGACY, MODERN, Wire, each_version
 
 from mcpd import Server
 
@@ -141,3 +143,56 @@ async def test_progress_without_end_is_thinned_out(processes: Server) -> None:
         assert told[:20] == list(range(1, 21))
         assert told[-1] == 1000
         assert len(told) < 500
+
+
+# -- tasks ---------------------------------------------------------------------------------------
+
+TASKS = {"extensions": {"io.modelcontextprotocol/tasks": {}}, "elicitation": {}}
+
+
+async def polled(wire: Wire, task: str, status: str) -> dict[str, Any]:
+    """The task, once it has this status."""
+    while (found := await wire.result("tasks/get", {"taskId": task}))["status"] != status:
+        assert found["status"] in ("working", "input_required"), found
+    return dict(found)
+
+
+@BOTH
+async def test_a_call_becomes_a_task(processes: Server, suffix: str, caplog: pytest.LogCaptureFixture) -> None:
+    """PROC-07, TASK-040: the function goes on where it stands, and its question waits there."""
+    caplog.set_level("INFO", "mcpd.tasks")
+    async with wire_to(processes, MODERN, capabilities=TASKS) as wire:
+        made = await wire.call(f"become{suffix}")
+        assert (made["resultType"], made["status"], made["statusMessage"]) == ("task", "working", "on it")
+        task = made["taskId"]
+        found = await polled(wire, task, "input_required")
+        assert found["inputRequests"].keys() == {"which"}
+        assert "at work" in caplog.text
+        await wire.result(
+            "tasks/update",
+            {"taskId": task, "inputResponses": {"which": {"action": "accept", "content": {"value": "this"}}}},
+        )
+        found = await polled(wire, task, "completed")
+        assert found["result"]["content"][0]["text"] == f"None {task} this"
+        assert found["statusMessage"] == "frame (3 of 40)"
+
+
+async def test_a_cancelled_task_ends_its_process(processes: Server, tmp_path: Path) -> None:
+    """PROC-01, TASK-046."""
+    mark = tmp_path / "mark"
+    async with wire_to(processes, MODERN, capabilities=TASKS) as wire:
+        task = (await wire.call("spin_in_task", mark=str(mark)))["taskId"]
+        await until(lambda: mark.exists() and mark.read_text())
+        pid = int(mark.read_text())
+        await wire.result("tasks/cancel", {"taskId": task})
+        await until(lambda: not is_alive(pid))
+        assert (await wire.result("tasks/get", {"taskId": task}))["status"] == "cancelled"
+
+
+async def test_a_task_that_is_handed_over(processes: Server) -> None:
+    async with wire_to(processes, MODERN, capabilities=TASKS) as wire:
+        task = (await wire.call("hand_over"))["taskId"]
+        await until(lambda: pools() and not pools()[0]._busy)  # the function has ended
+        await processes.tasks.finish(task, "by somebody else")
+        found = await polled(wire, task, "completed")
+        assert found["result"]["content"][0]["text"] == "by somebody else"
