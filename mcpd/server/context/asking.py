@@ -53,7 +53,7 @@ class Asking(ABC):
         self.kept: dict[str, Any] = {}
 
     def move(self, call: Call, peer: Peer) -> None:
-        """Ask for another call from now on: that of the task which the request has become."""
+        """Ask for the call of the task from now on, because the request has become a task."""
         self._call = call
         self._peer = peer
 

@@ -45,7 +45,7 @@ class Exchange(Struct, eq=False):
     clock: CallClock | None = None
     # The result of the server's own handler, for middleware that needs it.
     own_result: Any = None
-    # What the call may become; None if it can be no task.
+    # The task that the call may become; None if it cannot become one.
     task: CallTask | None = None
     _asking: Asking | None = None
     pending: set[ThreadCall] | None = None

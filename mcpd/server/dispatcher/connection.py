@@ -79,19 +79,19 @@ class ServerConnection(Struct, eq=False, weakref=True):
     handlers: Mapping[str, Handler]
     channel: Channel
     _get_state_codec: Callable[[], RequestStateCodec] | None = None
-    # Handlers of the client's notifications by method, without those of the protocol itself.
+    # Handlers of the client's notifications by method, except for notifications of the protocol itself.
     listeners: Mapping[str, NotificationListener] = {}
     # Converts log data to JSON values.
     to_builtins: Callable[[Any], Any] = to_builtins
-    # The seconds without progress after which a call gets a heartbeat; 0 for none.
+    # The seconds without progress after which a call gets a heartbeat; 0 for never.
     heartbeat: float = 0
-    # What sends heartbeats; None unless a call with a token waits.
+    # The sender of heartbeats; None unless a call with a token waits.
     heartbeats: Heartbeats | None = None
     # The hooks of the session that observe frames.
     frame_hooks: Sequence[SessionHooks] = ()
     loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.get_running_loop)
     _is_ending: bool = False
-    # The calls and notifications that wait for something, with their tasks. Over HTTP the task is that of the POST.
+    # The calls and notifications that wait for something, with their tasks; over HTTP, the tasks of their POSTs.
     _running: dict[Call, asyncio.Task[Any]] = {}
     # Thousands of connections may be idle, or serve a single request: these are created when they are needed.
     # The calls whose responses belong to a batch.

@@ -304,7 +304,7 @@ class HandlerTable(dict[str, Handler]):
         return self._bare[method]
 
     def wrap(self, wrapper: Wrapper, *, rank: int = 0) -> None:
-        """Wrap all handlers, present and future: inside those of a higher rank, and inside earlier ones of its own."""
+        """Wrap all handlers, present and future. Outside are wrappers of higher rank, and earlier ones of the same."""
         self._wrappers.insert(sum(other >= rank for other, _ in self._wrappers), (rank, wrapper))
         for method, handler in self._bare.items():
             self[method] = self._wrapped(method, handler)

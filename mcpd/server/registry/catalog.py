@@ -59,7 +59,7 @@ class Catalog:
     known_scopes: Collection[str] = ()
     # Whether the server announced changes of lists whose entries have not changed.
     has_external_rules = False
-    # What the tools that can be tasks offer to clients; None without such a tool.
+    # The tasks that tools offer to clients; None without such a tool.
     tasks: TaskOffer | None = None
     # Called when the first entry or authenticator is guarded.
     on_guard: Callable[[], None] | None = None

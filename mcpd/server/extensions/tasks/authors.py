@@ -1,4 +1,4 @@
-"""`server.tasks`: for authors whose tasks are done by another system, such as a CI server."""
+"""`server.tasks`, for tasks whose work another system does, such as a CI server."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class TaskInfo(Struct, frozen=True, kw_only=True):
 
 
 class ServerTasks:
-    """The tasks of a server. All methods are for the event loop that serves, and know the tasks of every client."""
+    """The tasks of a server. Call the methods in the event loop that serves. They find the tasks of all clients."""
 
     __slots__ = ("_tasks",)
 
@@ -54,7 +54,7 @@ class ServerTasks:
         )
 
     async def finish(self, task_id: str, result: Any) -> bool:
-        """End a task with what its tool would have returned. Returns False if it has ended already."""
+        """End a task with the value that its tool would have returned. Returns False if it has ended already."""
         tasks = self._tasks
         record = await tasks.read(task_id)
         host = None if record is None else tasks.host(record.server)
@@ -73,7 +73,7 @@ class ServerTasks:
         return await self._tasks.end(task_id, error_outcome(raised), "failed") is not None
 
     async def note(self, task_id: str, text: str) -> bool:
-        """Set the status message of a task. Returns False if it has ended."""
+        """Set the status message of a task. Returns False if it has ended already."""
         return await self._tasks.note(task_id, text) is not None
 
     async def ask(self, task_id: str, question: Question) -> Any:

@@ -34,7 +34,7 @@ _AFTER = 1.0
 class TasksExtension(Extension):
     """The tasks of a server. It is announced with the first tool that can be a task.
 
-    `tasks` are the limits. `task_store` is where tasks are kept, the URL of a backplane: sqlite:///PATH survives a
+    `tasks` are the limits. `task_store` is the URL of the backplane on which tasks are kept: sqlite:///PATH survives a
     restart, redis://HOST is shared by several processes. By default that is the backplane of the processes that serve
     together, or memory. With `task_fallback` "poll" a client without tasks gets a text after 45 s, and two tools to ask
     for the result and to stop the work.
@@ -63,7 +63,7 @@ class TasksExtension(Extension):
 
     def serve_options(self) -> type:
         """Return the options that operators choose."""
-        from mcpd.server.extensions.options import TasksServeOptions  # few programs say one
+        from mcpd.server.extensions.options import TasksServeOptions  # few programs read them
 
         return TasksServeOptions
 
@@ -71,7 +71,7 @@ class TasksExtension(Extension):
 
     @property
     def tasks(self) -> Tasks:
-        """The tasks; those of all servers that are served together."""
+        """The tasks of all servers that are served together."""
         if self._joined is not None:
             return self._joined.tasks
         if self._tasks is None:
@@ -94,14 +94,14 @@ class TasksExtension(Extension):
             assert self.server is not None
             scheme, _, path = self.task_store.partition("://")
             if scheme == "sqlite" and os.path.dirname(path):
-                os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)  # for nobody else (TASK-079)
+                os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)  # for its owner alone (TASK-079)
             return open_backplane(self.task_store, self.server.name), True
         shared = self._shared if self.task_store is None else self.task_store
         if shared is not None:
             return shared, False
         from mcpd.server.backplane.memory import MemoryBackplane
 
-        # Limits of tasks and the memory budget bound it; what a client may still ask for is never dropped.
+        # The limits of tasks and the memory budget bound it. Results that clients may still request are never dropped.
         return MemoryBackplane(most_bytes=1 << 62), True
 
     def _offer(self) -> None:
@@ -126,7 +126,7 @@ class TasksExtension(Extension):
 
     @property
     def has_tools(self) -> bool:
-        """Whether some tool can be a task now."""
+        """Whether calls of a tool can become tasks now."""
         assert self.server is not None
         tools = self.server.catalog.tools
         if self._counted[0] != tools.generation:
@@ -161,7 +161,7 @@ class TasksExtension(Extension):
         return TaskTool(mode, after, None if retry is None else int(retry))
 
     def capabilities_for(self, exchange: Exchange, extensions: dict[str, Any]) -> dict[str, Any] | None:
-        """Return the capability of 2025-11-25, and put the extension into those of 2026-07-28 (TASK-001, TASK-002)."""
+        """Return the capability of 2025-11-25, or put the extension into `extensions` (TASK-001, TASK-002)."""
         extensions.pop(TASKS, None)
         if not self.has_tools:
             return None
@@ -172,13 +172,13 @@ class TasksExtension(Extension):
     def listen(
         self, exchange: Exchange, honoured: SubscriptionFilter, ids: list[str]
     ) -> Coroutine[Any, Any, ListenResult]:
-        """Keep a subscription open that names tasks."""
+        """Serve a subscription that names tasks."""
         from .methods import listen  # few clients do
 
         return listen(self.tasks, exchange, honoured, ids)
 
     def handler(self, name: str, method: Method) -> Callable[[Exchange, Any], Any]:
-        """Return the handler of a method, which is called with the tasks too."""
+        """Return the handler of a method, whose function also gets the tasks."""
         run: Any = method.run
 
         def handle(exchange: Exchange, params: Any) -> Any:
@@ -187,18 +187,18 @@ class TasksExtension(Extension):
         return handle
 
     def admits(self, client: ClientIdentity) -> bool:
-        """Whether a client of 2026-07-28 takes tasks."""
+        """Whether a client of 2026-07-28 accepts tasks."""
         return isinstance((client.capabilities.extensions or {}).get(TASKS), dict)
 
     def joined(self, other: Extension) -> None:
-        """Have the tasks of another server too."""
+        """Keep the tasks of another server too, which is served together with this one."""
         if isinstance(other, TasksExtension):
             other._joined = self
             if other._is_offered:
                 self._offer()
 
     def succeed(self, other: Extension) -> None:
-        """Keep the tasks of the server that this one's server replaces."""
+        """Take over the tasks of a server that is replaced with this extension's server."""
         if isinstance(other, TasksExtension) and other._tasks is not None:
             assert self.server is not None
             self._tasks, self._shared = other._tasks, other._shared
@@ -236,8 +236,8 @@ class TasksMethods:
 
     @property
     def tasks(self) -> ServerTasks:
-        """The tasks of this server, to end and describe those whose work is done elsewhere (`Context.hand_over`)."""
-        from .authors import ServerTasks  # few servers have tasks
+        """The tasks of this server, to end and describe tasks whose work is done elsewhere (`Context.hand_over`)."""
+        from .authors import ServerTasks  # few servers use it
 
         extension = self.extensions[TASKS]
         assert isinstance(extension, TasksExtension)

@@ -1,4 +1,4 @@
-"""Tasks for clients that take none (`task_fallback="poll"`): two tools to ask for a result and to stop the work.
+"""Tasks for clients that accept no tasks (`task_fallback="poll"`): tools that return a result, or stop the work.
 
 The id of a task enters the conversation, so this is off by default.
 """

@@ -106,7 +106,7 @@ async def list_tasks(tasks: Tasks, exchange: Exchange, params: ListTasksParams) 
 
 
 class _Legacy:
-    # See `methods.TaskForm`: the client decides, by `params.task`, and is told of changes.
+    # See `methods.TaskForm`: the client decides, by `params.task`, and is notified of changes.
     def capability(self, tasks: Tasks, exchange: Exchange, extensions: dict[str, Any]) -> dict[str, Any] | None:
         own: dict[str, Any] = {"cancel": {}, "requests": {"tools": {"call": {}}}}
         return {"list": {}, **own} if tasks.is_known(exchange) else own
@@ -139,7 +139,7 @@ class _Legacy:
         return legacy(cancelled, tasks.clock())
 
     def stays(self, call: Call) -> bool:
-        # A client without a session can be told nothing later.
+        # A client without a session cannot receive anything later.
         return not call.session.opening.is_stateless
 
     def say(self, run: Run, peer: Peer, method: str, params: Any) -> Coroutine[Any, Any, None] | None:
@@ -170,7 +170,7 @@ FORM = _Legacy()
 
 
 def _hears(peer: Peer) -> bool:
-    # Whether a client receives messages outside of its requests now.
+    # Whether a client can receive messages outside of its requests now.
     return peer.channel.is_multiplexed or getattr(peer.channel, "is_listening", False)
 
 
@@ -178,7 +178,7 @@ def _hears(peer: Peer) -> bool:
 
 
 def _ask_open(tasks: Tasks, record: Record, peer: Peer, call: Call) -> dict[str, asyncio.Task[None]]:
-    # Begin to ask the open questions that nobody is asked yet, and that this client can be asked.
+    # Ask the open questions that are not being asked yet, as far as this client supports them.
     begun: dict[str, asyncio.Task[None]] = {}
     for key, ask in record.asks.items():
         place = record.id, key
@@ -207,6 +207,6 @@ async def _ask(tasks: Tasks, record: Record, key: str, peer: Peer, call: Call) -
     except RemoteError as error:
         await tasks.questions.refuse(record, key, f"The client did not answer {ask.method}: {error.message}")
     except (ConnectionLost, LocalProtocolError):
-        pass  # it stays open
+        pass  # the question stays open
     else:
         await tasks.questions.answer(record, {key: answer})

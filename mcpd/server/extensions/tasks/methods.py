@@ -1,4 +1,4 @@
-"""The methods of tasks, and their notifications of 2026-07-28. What only 2025-11-25 has is in `legacy`.
+"""The methods of tasks, and their notifications of 2026-07-28. The methods that only 2025-11-25 has are in `legacy`.
 
 Spec: tasks-extension.
 """
@@ -41,22 +41,22 @@ _SUBSCRIPTION = f"{META}subscriptionId"
 
 
 class TaskForm(Protocol):
-    """How one form of the protocol writes tasks, and what it does differently."""
+    """How one form of the protocol writes tasks, and how it behaves differently."""
 
     def capability(self, tasks: Tasks, exchange: Exchange, extensions: dict[str, Any]) -> dict[str, Any] | None:
-        """Return the capability `tasks`, and put the extension into `extensions`."""
+        """Return the capability `tasks`, or put the extension into `extensions`."""
 
     def is_taken(self, call: Call) -> bool:
-        """Whether the sender of a call takes a task as its answer."""
+        """Whether the sender of a call accepts a task as its answer."""
 
     def wish(self, call: Call) -> tuple[bool, float | None]:
-        """Return whether a call must be a task, and its life in seconds if it says one."""
+        """Return whether a call must become a task, and how many seconds it asks the task to be kept."""
 
     def seed(self, record: Record, now: float, immediate: str) -> Result:
         """Return the answer to a call that has become a task; `immediate` is a text for the model."""
 
     def seen(self, record: Record, now: float) -> Result:
-        """Return a task that works, for `tasks/get`."""
+        """Return an unfinished task, for `tasks/get`."""
 
     async def found(self, tasks: Tasks, record: Record) -> Result:
         """Return any task, for `tasks/get`."""
@@ -65,13 +65,13 @@ class TaskForm(Protocol):
         """Return the answer to `tasks/cancel`; `cancelled` is None if the task had ended."""
 
     def stays(self, call: Call) -> bool:
-        """Whether the connection of a call receives messages of its task later."""
+        """Whether the connection of a call receives messages of its task after the answer."""
 
     def say(self, run: Run, peer: Peer, method: str, params: Any) -> Coroutine[Any, Any, None] | None:
         """Send a notification of the work to its client."""
 
     def changed(self, run: Run, peer: Peer | None, call: Call, record: Record, *, is_new: bool) -> None:
-        """Tell the client that created a task of its change."""
+        """Notify the client that created a task of a change."""
 
 
 class _Modern:
@@ -106,7 +106,7 @@ class _Modern:
         return None  # neither progress nor log messages (TASK-053)
 
     def changed(self, run: Run, peer: Peer | None, call: Call, record: Record, *, is_new: bool) -> None:
-        """Subscriptions tell it."""
+        """Clients of 2026-07-28 subscribe to changes instead."""
 
 
 _MODERN = _Modern()
@@ -116,17 +116,17 @@ def form_of(call: Call) -> TaskForm:
     """Return the form of a call's protocol version."""
     if call.version.is_modern:
         return _MODERN
-    from .legacy import FORM  # few clients are as old
+    from .legacy import FORM  # few clients use this version
 
     return FORM
 
 
-# Whether clients with these capabilities take tasks.
+# Whether clients with these capabilities accept tasks.
 _known: dict[bytes, bool] = {}
 
 
 def offers(call: Call) -> bool:
-    """Whether a request of 2026-07-28 says that its client takes tasks (TASK-005)."""
+    """Whether a request of 2026-07-28 says that its client accepts tasks (TASK-005)."""
     raw = b"" if call.meta is None else bytes(call.meta.client_capabilities)
     known = _known.get(raw)
     if known is None:
@@ -146,7 +146,7 @@ def _checked(call: Call) -> TaskForm:
 
 
 async def _stored(work: Coroutine[Any, Any, T]) -> T:
-    # Wait for the store. Raises InternalError if it is away.
+    # Wait for the store. Raises InternalError if it cannot be reached.
     try:
         return await work
     except BackplaneAway:
@@ -157,7 +157,7 @@ async def _stored(work: Coroutine[Any, Any, T]) -> T:
 
 
 def get(tasks: Tasks, exchange: Exchange, params: TaskParams) -> Any:
-    """Return a task, at once and unchanged if this process runs it."""
+    """Return a task. If this process runs it, no store is read."""
     form = _checked(exchange.call)
     record = tasks.peek(params.task_id, exchange)
     if record is None or record.is_final:
@@ -177,7 +177,7 @@ async def _get_later(tasks: Tasks, exchange: Exchange, form: TaskForm, task_id: 
 
 
 def update(tasks: Tasks, exchange: Exchange, params: UpdateTaskParams) -> Coroutine[Any, Any, Result]:
-    """Take answers to open questions."""
+    """Accept answers to open questions."""
     _checked(exchange.call)
     return _stored(_update(tasks, exchange, params))
 
@@ -205,7 +205,7 @@ async def _cancel(tasks: Tasks, exchange: Exchange, form: TaskForm, task_id: str
 
 
 def result(tasks: Tasks, exchange: Exchange, params: TaskParams) -> Coroutine[Any, Any, Result]:
-    """Wait for the end of a task, and return what the call would have returned; 2025-11-25 only."""
+    """Wait for the end of a task, and return the result of its call; 2025-11-25 only."""
     from .legacy import result
 
     return _stored(result(tasks, exchange, params))
@@ -221,7 +221,7 @@ def list_tasks(tasks: Tasks, exchange: Exchange, params: ListTasksParams) -> Cor
 _LEGACY = (table.NEWEST_LEGACY,)
 _BOTH = (*_LEGACY, *table.MODERN)
 
-# These functions get the tasks too, from `TasksExtension.handler`; the last member is the one in `Mcp-Name`.
+# These functions also get the tasks, from `TasksExtension.handler`. The last member is the one in `Mcp-Name`.
 _ROWS: dict[str, tuple[type[Params], Any, Versions, str | None]] = {
     "tasks/get": (TaskParams, get, _BOTH, "taskId"),
     "tasks/update": (UpdateTaskParams, update, table.MODERN, "taskId"),
@@ -244,7 +244,7 @@ NOTIFICATIONS = {"notifications/tasks": table.MODERN, "notifications/tasks/statu
 def listen(
     tasks: Tasks, exchange: Exchange, honoured: SubscriptionFilter, ids: list[str]
 ) -> Coroutine[Any, Any, ListenResult]:
-    """Keep a subscription open that names tasks: those of others are left out without a word (TASK-050)."""
+    """Serve a subscription that names tasks. Tasks of other clients are left out silently (TASK-050)."""
     _checked(exchange.call)
     if len(ids) > _MOST_FOLLOWED:
         raise InvalidParams(f"notifications.taskIds: at most {_MOST_FOLLOWED} tasks in one subscription")
@@ -269,13 +269,13 @@ async def _listen(tasks: Tasks, exchange: Exchange, honoured: SubscriptionFilter
 
 
 class _Feed:
-    # The notifications of one subscription. Each change of status is sent, the message at most once a second.
+    # The notifications of one subscription. Each change of status is sent at once, a new message at most once a second.
     def __init__(self, tasks: Tasks, exchange: Exchange) -> None:
         self._tasks = tasks
         self._exchange = exchange
         self._due: deque[Record] = deque()
         self._has_due = asyncio.Event()
-        # What was sent last of each task: what matters of it, its message, and when.
+        # The last notification of each task: its essence, its message, and the time.
         self._sent: dict[str, tuple[Any, str | None, float]] = {}
         self._later: dict[str, Record] = {}
 

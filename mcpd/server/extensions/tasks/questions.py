@@ -1,6 +1,6 @@
 """Questions of tasks: they wait in the record, and whoever asked waits for the answers.
 
-The node that runs a task waits; any node takes answers. An answer that arrives on another node is put into the record.
+The node that runs a task waits for the answers. An answer that arrives at another node is put into the record.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from .record import NEWEST, Ask, Record
 if TYPE_CHECKING:
     from mcpd.server.context.questions import Question
 
-# How often a question is asked again whose answer does not fit (TASK-042).
+# How many times a question is repeated if the answer does not fit (TASK-042).
 _MOST_AGAIN = 3
 
 T = TypeVar("T")
@@ -40,7 +40,7 @@ class Questions:
         self._waiting: dict[tuple[str, str], asyncio.Future[Raw]] = {}
 
     async def ask(self, task_id: str, questions: Mapping[str, Question]) -> dict[str, Any]:
-        """Put questions into a task, and wait for the answers, by name (TASK-024)."""
+        """Put questions into a task, and return the answers by name (TASK-024)."""
         record = await self._read(task_id)
         known = {} if record is None or record.restart is None else record.restart.answers
         answers = {name: question.read(known[name]) for name, question in questions.items() if name in known}
@@ -63,7 +63,7 @@ class Questions:
         return {name: answers[name] for name in questions}
 
     async def _put(self, task_id: str, questions: Mapping[str, Question]) -> dict[str, str]:
-        # Ask under new keys; returns them by name. The answers are waited for before anybody can send one.
+        # Ask under new keys, and return them by name. Waiting begins before the client can send an answer.
         keys: dict[str, str] = {}
 
         def step(record: Record) -> bool:
@@ -99,7 +99,7 @@ class Questions:
         raise AssertionError
 
     async def answer(self, record: Record, answers: Mapping[str, Raw]) -> Record | None:
-        """Take the answers to open questions; others are ignored (TASK-039). None if nothing was open."""
+        """Accept answers to open questions; others are ignored (TASK-039). Returns None if no question was open."""
         taken: dict[str, Raw] = {}
 
         def step(record: Record) -> bool:
@@ -137,7 +137,7 @@ class Questions:
             self._deliver(record.id, key, ToolError(why))
 
     async def take(self, record: Record) -> None:
-        """Take what clients have sent to other nodes."""
+        """Accept answers that clients have sent to other nodes."""
         answers, refusals = record.answers or {}, record.refusals or {}
 
         def step(record: Record) -> bool:
@@ -161,7 +161,7 @@ class Questions:
             waiting.set_result(Raw(bytes(answer)))  # a copy: the message that contains it may be large
 
     def give_up(self, task_id: str, seconds: float) -> None:
-        """End the questions of a task that has waited for so long."""
+        """End the questions of a task that has waited for this time."""
         for of, key in list(self._waiting):
             if of == task_id:
                 self._deliver(task_id, key, RequestTimeout(f"The client did not answer within {seconds:g} s"))

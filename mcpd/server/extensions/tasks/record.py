@@ -1,6 +1,6 @@
-"""What is kept of a task, and its forms on the wire of 2026-07-28 and of 2025-11-25.
+"""The record that is kept of a task, and its forms on the wire in 2026-07-28 and 2025-11-25.
 
-A record has the newest vocabulary. It holds no credentials, and the arguments only of a task that may run again.
+A record has the form of the newest version. It has no credentials, and arguments only if the task may run again.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from mcpd.protocol.types.interaction import (
 from mcpd.protocol.types.tasks import FINAL, CreateTaskResult, DetailedTask, LegacyTask, TaskError, TaskStatus
 from mcpd.protocol.versions import table
 
-# Records are kept in this version's vocabulary.
+# Records are kept in the form of this version.
 NEWEST = table.get(table.MODERN[-1])
 
-# Seconds of a task's age, and the milliseconds between two requests of a client that polls it until then.
+# The age of a task up to which an interval of polls is used, in seconds, and the interval in milliseconds.
 _POLLS = ((10.0, 500), (120.0, 2000), (float("inf"), 5000))
 _POLL_FOR_INPUT = 1000
 
@@ -44,7 +44,7 @@ class Ask(Struct, omit_defaults=True):
 
 
 class Restart(Struct, omit_defaults=True):
-    """What is needed to run a task again: the call, what its client could do, and what it has answered so far."""
+    """The data to run a task again: the call, the capabilities of its client, and its answers so far."""
 
     version: str
     arguments: bytes
@@ -57,7 +57,7 @@ class Outcome(Struct, omit_defaults=True):
     """How a task ended: the JSON of a result of the newest version, or an error."""
 
     result: bytes = b""
-    # Whether the structured content is any value, which older versions have as a member of an object.
+    # Whether the structured content may be any value; older versions get it as a member of an object.
     has_any: bool = False
     is_error: bool = False
     code: int = 0
@@ -91,18 +91,18 @@ class Record(Struct, kw_only=True, omit_defaults=True):
     """One task. Times are in seconds since 1970."""
 
     id: str
-    # A digest of the principal that may use it; "" if the id alone opens it.
+    # A digest of the principal that may use the task; "" if the id is all that a client needs.
     owner: str
-    # The name of the server that has the tool, since several can be served together.
+    # The name of the server that has the tool, because several servers can be served together.
     server: str
     tool: str
-    # The node that runs it; "" if it was handed over.
+    # The node that runs the task; "" if it was handed over.
     node: str
     created: float
     updated: float
-    # Seconds from its creation to its end, as clients see it.
+    # Seconds from creation to expiry, as clients see it.
     ttl: float
-    # The life that a client of 2025-11-25 requested.
+    # The time that a client of 2025-11-25 requested, in seconds.
     wish: float | None = None
     status: TaskStatus = "working"
     message: str | None = None
@@ -111,32 +111,32 @@ class Record(Struct, kw_only=True, omit_defaults=True):
     asks: dict[str, Ask] = {}
     # The keys of all questions so far.
     used: tuple[str, ...] = ()
-    # Answers, and errors of clients, that the node which runs it has not seen yet.
+    # Answers, and errors of clients, that the node which runs the task has not read yet.
     answers: dict[str, bytes] | None = None
     refusals: dict[str, str] | None = None
     attempt: int = 1
     retries: int = 0
     restart: Restart | None = None
-    # A small outcome, or the name of a large one.
+    # A small outcome, or the key of a large one.
     outcome: Outcome | None = None
     place: str = ""
 
     @property
     def is_final(self) -> bool:
-        """Whether it has ended."""
+        """Whether the task has ended."""
         return self.status in FINAL
 
     def life(self, now: float) -> float:
-        """Return the seconds from its creation to its end. They grow while it works longer."""
+        """Return the seconds from creation to expiry. The time grows while the task works longer."""
         age = now - self.created
         return self.ttl if self.is_final or age < self.ttl else self.ttl * (1 + age // self.ttl)
 
     def is_over(self, now: float) -> bool:
-        """Whether it has expired."""
+        """Whether the task has expired."""
         return self.is_final and now >= self.created + self.ttl
 
     def next_key(self, name: str) -> str:
-        """Return a key for a question that no other question of this task ever has (TASK-041)."""
+        """Return a key for a question. No other question of this task ever gets the same key (TASK-041)."""
         key, number = name, 1
         while key in self.used:
             number += 1
@@ -153,7 +153,7 @@ class Record(Struct, kw_only=True, omit_defaults=True):
 
 
 def owner_of(principal: str) -> str:
-    """Return the digest of a principal that a record may hold (TASK-078); "" for an anonymous one."""
+    """Return a digest of a principal for the record (TASK-078); "" for an anonymous one."""
     return sha256(b"task\0" + principal.encode()).hexdigest()[:32] if principal else ""
 
 
@@ -201,7 +201,7 @@ def poll_interval(record: Record, now: float) -> int | None:
 
 
 def steady_until(record: Record, now: float) -> float:
-    """Return until when a task looks the same to clients if nothing happens to it."""
+    """Return the time until which a task without changes looks the same to clients."""
     age = now - record.created
     poll = next(until for until, _ in _POLLS if age < until)
     return record.created + min(poll, record.life(now))
@@ -222,7 +222,7 @@ def created(record: Record, now: float) -> CreateTaskResult:
 
 
 def detailed(record: Record, outcome: Outcome | None, now: float) -> DetailedTask:
-    """Return a task with what belongs to its status, for 2026-07-28."""
+    """Return a task with its result, error or questions, for 2026-07-28."""
     task = DetailedTask(
         task_id=record.id,
         status=record.status,
@@ -244,7 +244,7 @@ def detailed(record: Record, outcome: Outcome | None, now: float) -> DetailedTas
 
 
 def legacy(record: Record, now: float) -> LegacyTask:
-    """Return a task for 2025-11-25, where an error of the tool is a failure (TASK-064)."""
+    """Return a task for 2025-11-25, in which a task whose tool failed is failed (TASK-064)."""
     return LegacyTask(
         task_id=record.id,
         status="failed" if record.is_tool_error else record.status,

@@ -1,7 +1,7 @@
-"""`Tasks`: all tasks of a server. It admits, finds, asks, cancels and ends them, and notices those of dead nodes.
+"""`Tasks`: all tasks of a server. It admits, finds, cancels and ends them, and takes over tasks of dead nodes.
 
-A change of a task is told to everybody who watches it, on this node and on others. Nothing here knows a form on the
-wire. Times are in seconds.
+Watchers on all nodes are notified of each change of a task. Nothing here depends on the form on the wire. Times are in
+seconds.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Run(Protocol):
     is_listed: bool
     message: str | None
     work: asyncio.Task[Any] | None
-    # What `tasks/get` returns until a time, for the form of one protocol version.
+    # The response to `tasks/get` until a time, in the form of one protocol version.
     view: Any
     view_until: float
 
@@ -68,7 +68,7 @@ class Run(Protocol):
         """The record has changed."""
 
     def stop(self, error: ProtocolError | None) -> None:
-        """Cancel the work: with an error, with which the task then fails, or None if it has ended already."""
+        """Cancel the work. The task then fails with `error`; None means that its end is recorded already."""
 
 
 _digest = lru_cache(1024)(owner_of)
@@ -113,7 +113,7 @@ class Tasks:
     # -- its life ----------------------------------------------------------------------------
 
     def add_host(self, host: ExtensionHost) -> None:
-        """Run tools of this server, which may replace an earlier one of that name."""
+        """Add a server whose tools can run. It may replace an earlier server of the same name."""
         self._hosts[host.name] = host
 
     def host(self, name: str) -> ExtensionHost | None:
@@ -125,7 +125,7 @@ class Tasks:
         """The store of the running event loop."""
         loop = asyncio.get_running_loop()
         if self._store is None or loop is not self._loop:
-            # What an event loop that was closed has left cannot run on.
+            # The work of an event loop that was closed cannot continue.
             self._loop, self._opening, self._timer, self.is_ending = loop, None, None, False
             for each in (self.runs, self.results, self.asking, self._watchers, self.counted):
                 each.clear()
@@ -174,7 +174,7 @@ class Tasks:
             await store.backplane.aclose()
 
     async def finish(self, grace: float) -> None:
-        """Let running tasks end for `grace` seconds; then give those that may run again to other nodes."""
+        """Let running tasks end for `grace` seconds. Then give tasks that may run again to other nodes."""
         self.is_ending = True
         works = [run.work for run in self.runs.values() if run.work is not None]
         if works and grace > 0:
@@ -189,11 +189,11 @@ class Tasks:
             run.stop(InternalError(_STOPPED))
 
     def spawn(self, work: Coroutine[Any, Any, object]) -> None:
-        """Do something in the background; a store that is away is no error."""
+        """Do something in the background. It is no error if the store cannot be reached."""
         task = asyncio.ensure_future(self._quietly(work))
         self._background.add(task)
         task.add_done_callback(self._background.discard)
-        task.add_done_callback(lambda _: work.close())  # if it was cancelled before it began
+        task.add_done_callback(lambda _: work.close())  # in case it was cancelled before it began
 
     async def _quietly(self, work: Coroutine[Any, Any, object]) -> None:
         try:
@@ -223,7 +223,7 @@ class Tasks:
                 self._schedule()
 
     async def _look_after(self) -> None:
-        # Read again what other nodes may have changed without a message, and end questions that wait too long.
+        # Read records that other nodes may have changed without a message, and end questions that wait too long.
         now = self.clock()
         for task_id, run in list(self.runs.items()):
             if not self.store.is_memory:
@@ -237,7 +237,7 @@ class Tasks:
     # -- who may have which task -------------------------------------------------------------
 
     def owner(self, exchange: Exchange) -> str:
-        """Return the owner of what this request creates; "" if ids alone protect it."""
+        """Return the owner of the tasks that this request creates; "" if only their ids protect them."""
         session = exchange.call.session
         if session.opening.principal:
             return _digest(session.opening.principal)
@@ -247,7 +247,7 @@ class Tasks:
         return ""
 
     def is_known(self, exchange: Exchange) -> bool:
-        """Whether the requestor can be told from all others, so that tasks can be listed (TASK-004)."""
+        """Whether the requestor can be distinguished from all others, so that tasks can be listed (TASK-004)."""
         return bool(exchange.call.session.opening.principal) or exchange.origin.transport != "http"
 
     def admit(self, caller: str) -> None:
@@ -312,7 +312,7 @@ class Tasks:
         return record
 
     async def ids_of(self, exchange: Exchange, after: str, limit: int) -> list[tuple[str, str]] | None:
-        """Return positions and ids of the sender's tasks, oldest first; None for a position that is none."""
+        """Return positions and ids of the sender's tasks, oldest first; None if `after` is not a position."""
         return await self.store.ids_of(self.owner(exchange), after, limit)
 
     async def outcome(self, record: Record) -> Outcome | None:
@@ -347,13 +347,13 @@ class Tasks:
         self._observe(record, None)
 
     async def discard(self, run: Run, record: Record) -> None:
-        """Delete a task whose client has left before it was told (TASK-047)."""
+        """Delete a task whose client left before it received the id (TASK-047)."""
         self.runs.pop(record.id, None)
         self._kept.get(run.caller, {}).pop(record.id, None)
         await self.store.discard(record.id)
 
     async def change(self, task_id: str, step: Callable[[Record], bool]) -> Record | None:
-        """Change a task and tell everybody; None if there is none, or `step` has left it as it is."""
+        """Change a task and notify all watchers. Returns None if nothing was changed."""
         now = self.clock()
 
         def timed(record: Record) -> bool:
@@ -462,14 +462,14 @@ class Tasks:
                 await asyncio.sleep(1)
 
     def leave(self, run: Run) -> None:
-        """Forget a run that has ended here."""
+        """Forget a run that has ended on this node."""
         record = run.record
         if record is not None and self.runs.get(record.id) is run:
             del self.runs[record.id]
             self.store.forget(record.id)
 
     async def cancel(self, record: Record) -> Record | None:
-        """Cancel a task; None if it has ended. Its work is told to stop, wherever it runs."""
+        """Cancel a task, and stop its work on any node. Returns None if the task has ended."""
         cancelled = await self.end(record.id, None, "cancelled", _CANCELLED)
         run = self.runs.get(record.id)
         if cancelled is not None and run is not None:
@@ -479,7 +479,7 @@ class Tasks:
     # -- handing over ------------------------------------------------------------------------
 
     async def hand_over(self, run: Run, keep: float | None) -> None:
-        """Leave a task to somebody else, who ends it within `keep` seconds."""
+        """Leave a task to another system, which ends it within `keep` seconds."""
         now, most = self.clock(), self.settings.max_ttl
 
         def step(record: Record) -> bool:
@@ -501,7 +501,7 @@ class Tasks:
             return False
 
         def step(record: Record) -> bool:
-            # It stays this node's until that leaves: then it is an orphan.
+            # The task belongs to this node until the node leaves, and is an orphan after that.
             return not record.is_final and record.node == run.node and record.attempt <= record.retries
 
         return await self.change(run.record.id, step) is not None
@@ -529,7 +529,7 @@ class Tasks:
             self.run_again(self, host, taken)
 
     async def note(self, task_id: str, text: str | None) -> Record | None:
-        """Set the status message of a task; None if it has ended, or there is none."""
+        """Set the status message of a task. Returns None for a task that has ended or does not exist."""
 
         def step(record: Record) -> bool:
             record.message = text

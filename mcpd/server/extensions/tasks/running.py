@@ -1,7 +1,7 @@
 """How a call becomes a task.
 
 Theory of operation. The call's whole work, with middleware and all checks, runs in a task of the event loop of its own.
-Until the call is answered, everything that the work says passes through to the client, as if there were no tasks. When
+Until the call is answered, everything that the work says passes through to the client, as without tasks. When
 its time is over, or the tool wants it, the task is stored, the call is answered with it, and the same work goes on: now
 progress becomes the status message, questions wait in the record, and the result is stored.
 
@@ -58,7 +58,7 @@ _LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "notice": logging.INFO,
 
 
 class Refusing(Struct, eq=False):
-    """The task of a call that cannot be answered in the way that its client wants, or its tool."""
+    """The task of a call that is refused, because its client or its tool requires the other way to answer it."""
 
     error: ProtocolError
     id: str | None = None
@@ -67,7 +67,7 @@ class Refusing(Struct, eq=False):
         raise self.error
 
     def progress(self, progress: float, total: float | None, message: str | None) -> None:
-        """Nothing runs."""
+        """Nothing runs, so nothing is reported."""
 
     def takes_log(self, level: LogLevel, data: object, logger: str | None) -> bool:
         return False
@@ -76,11 +76,11 @@ class Refusing(Struct, eq=False):
         return asking_for(call, peer)
 
     async def become(self, message: str) -> None:
-        """Nothing runs."""
+        """Nothing runs, so nothing becomes a task."""
 
 
 class TaskCall(Call, eq=False):
-    """The call as the work sees it: open until the task ends, whatever becomes of the connection."""
+    """The call as the work sees it: open until the task ends, even if the connection ends earlier."""
 
     run: TaskRun | None = None
 
@@ -90,7 +90,7 @@ class TaskCall(Call, eq=False):
 
 
 class _Quiet(Struct, eq=False):
-    # The channel of a task whose request was answered: it only knows where that came from.
+    # The channel of a task whose request was answered. It only remembers the origin of the request.
     _origin: Origin
     is_congested: bool = False
     is_multiplexed: bool = False
@@ -116,7 +116,7 @@ def _plain_channel(transport: Transport) -> _Quiet:
 
 
 class TaskPeer:
-    """The connection as the work sees it."""
+    """The connection as the work sees it. It forgets the real connection when the request is answered."""
 
     __slots__ = ("_real", "_run", "channel", "loop")
 
@@ -128,18 +128,18 @@ class TaskPeer:
 
     @property
     def real_or_none(self) -> Peer | None:
-        """The connection itself, if messages of the task go there."""
+        """The real connection, if messages of the task are sent on it."""
         return self._real
 
     @property
     def real(self) -> Peer:
-        """The connection itself. Raises LocalProtocolError if the task has none."""
+        """The real connection. Raises LocalProtocolError if the task has none."""
         if self._real is None:
             raise LocalProtocolError("a task has no connection to its client")
         return self._real
 
     def answered(self, *, stays: bool) -> None:
-        """The request was answered: forget it, and the connection too, unless messages of the task go there."""
+        """Forget the request, which was answered, and the connection too unless it `stays` in use for the task."""
         origin = self.real.channel.origin(self._run.call.id)
         fields = tuple((name.encode("latin-1"), value.encode("latin-1")) for name, value in origin.headers().items())
         is_plain = not fields and origin.user is ANONYMOUS
@@ -180,7 +180,7 @@ class TaskPeer:
 
 
 class TaskAsking(Asking):
-    """Questions of the work: in the way of the client's version, and in the record once it is a task."""
+    """Questions of the work. They are sent as in any call, and put into the record once the call is a task."""
 
     def __init__(self, run: TaskRun, before: Asking | None) -> None:
         super().__init__(run.call, run.peer)
@@ -218,7 +218,7 @@ class TaskRun:
     """One call of a tool that can be a task: `CallTask` for its exchange.
 
     `after` is the number of seconds that the call may take without becoming one; None for as long as it wants. With
-    `must` it becomes one at once. With `has_text` the client takes no tasks and receives a text that names it.
+    `must` it becomes one at once. With `has_text` the client accepts no tasks, and receives a text with the id.
     """
 
     __slots__ = ("_after", "_announced", "_is_counted", "_is_due", "_must", "_news", "_noted", "_stopped", "_timer",
@@ -276,7 +276,7 @@ class TaskRun:
     # -- the call ----------------------------------------------------------------------------
 
     async def answer(self, handler: Handler, *, after: float | None, must: bool = False) -> Any:
-        """Run a handler, and return its result, or the task that it has become."""
+        """Run a handler, and return its result, or the task that the call has become."""
         loop = asyncio.get_running_loop()
         self._after, self._must = after, must
         self._news = loop.create_future()
@@ -298,7 +298,7 @@ class TaskRun:
                 self._settle(False)
                 await asyncio.wait((work,))
             if isinstance(error, asyncio.CancelledError) and not work.cancelled():
-                work.exception()  # marks it as retrieved
+                work.exception()  # so that asyncio does not report it
             raise
         finally:
             self._news = None
@@ -339,9 +339,9 @@ class TaskRun:
     # -- becoming a task ---------------------------------------------------------------------
 
     def entered(self) -> None:
-        """The tool begins: its time runs from now on."""
+        """The tool begins. Its time is counted from now on."""
         if self._announced is not None or self._timer is not None or self.outer is None:
-            return  # middleware calls it again
+            return  # middleware has called it again
         if self._must:
             self._admit()
             self._come_due()
@@ -379,7 +379,7 @@ class TaskRun:
         await self.is_task()
 
     async def is_task(self) -> bool:
-        """Whether the call has become a task; waits while it is being stored."""
+        """Wait if the task is being stored, and return whether the call has become a task."""
         if self._announced is None:
             return self.record is not None
         return await asyncio.shield(self._announced)
@@ -424,7 +424,7 @@ class TaskRun:
         return True
 
     def _forget_message(self) -> None:
-        # The task may outlive its message, which may be large: keep the names of the tool and of the client.
+        # The message may be large, and the task outlives it, so only the names of the tool and the client are kept.
         call = self.call
         self.params = call.params = CallToolParams(name=self.params.name)
         raw = _decode_meta(call.raw).meta
@@ -521,7 +521,7 @@ class TaskRun:
             return error_of(error, self.call)
 
     async def _failure(self, error: BaseException) -> tuple[ProtocolError | None, bool]:
-        # Return the error with which the task fails, None if it has an end already; and whether it was given away.
+        # Return the error of the task, or None if it has ended already, and whether another node takes it over.
         if isinstance(error, asyncio.CancelledError):
             stopped = self._stopped
             if not self.is_open:
@@ -534,12 +534,12 @@ class TaskRun:
         return error_of(error, self.call), False
 
     def _over(self) -> None:
-        # The task is no longer this node's.
+        # The task no longer belongs to this node.
         self._close()
         self.tasks.leave(self)
 
     def stop(self, error: ProtocolError | None) -> None:
-        """Cancel the work: with an error, with which the task then fails, or None if it has ended already."""
+        """Cancel the work. The task then fails with `error`; None means that its end is recorded already."""
         if error is None:
             if self.is_open:
                 self._over()
@@ -552,7 +552,7 @@ class TaskRun:
     # -- while it is a task ------------------------------------------------------------------
 
     def changed(self, record: Record) -> None:
-        """The record has changed: count the task while it works, and tell a client of 2025-11-25 (TASK-069)."""
+        """The record has changed: count the task while it works, and notify a client of 2025-11-25 (TASK-069)."""
         before, self.record, self.view = self.record, record, None
         if self.is_open:
             self._count(record.status == "working")
@@ -592,7 +592,7 @@ class TaskRun:
         return True
 
     async def ask(self, questions: Mapping[str, Question]) -> dict[str, Any]:
-        """Ask the client by the record."""
+        """Ask the client through the record."""
         assert self.id is not None
         return await self.tasks.questions.ask(self.id, questions)
 
@@ -606,7 +606,7 @@ _decode_meta = Decoder(_Meta).decode
 
 @lru_cache(256)
 def _description(raw: bytes) -> tuple[Raw, RequestMeta, ClientIdentity]:
-    # Return params with this `_meta`, and what that says: the same for all tasks of a client.
+    # Return params that have only this `_meta`, and its contents. They are the same for all tasks of a client.
     meta = _decode_description(raw)
     return (
         Raw(b'{"_meta":%b}' % raw),
@@ -631,11 +631,11 @@ def wrapping(
 
     def enter(handler: Handler, exchange: Exchange, params: CallToolParams) -> Any:
         if exchange.task is not None:
-            return handler(exchange, params)  # it was begun by the server that this one is a part of
+            return handler(exchange, params)  # the server that includes this one has begun it
         entry = host.catalog.tools.find_enabled(params.name)
         tool: TaskTool | None = None if entry is None else entry.extension_meta.get(TASKS)  # type: ignore[assignment]
         if tool is None:
-            if params.task is not NO_JSON:  # 2026-07-28 does not have this member
+            if params.task is not NO_JSON:  # 2026-07-28 has no such member
                 text = f"Method not found: {params.name} cannot run as a task; call it without the member task"
                 exchange.task = Refusing(MethodNotFound(text))
             return handler(exchange, params)
@@ -661,7 +661,7 @@ def wrapping(
 
 
 def run_again(tasks: Tasks, host: ExtensionHost, record: Record) -> None:
-    """Run a task of a dead node from the top, with the answers that it had. Its user is not known any more."""
+    """Run a task of a dead node from the top, with the answers that it had. Its user is no longer known."""
     restart = record.restart
     assert restart is not None
     version = table.get(restart.version)

@@ -1,4 +1,4 @@
-"""The limits of tasks, and what a tool says about them. No other module of this package is needed for it."""
+"""The limits of tasks, and the options of a tool. This module needs no other one of the package."""
 
 from __future__ import annotations
 
@@ -15,28 +15,28 @@ if TYPE_CHECKING:
 TASKS = "io.modelcontextprotocol/tasks"
 
 TaskMode: TypeAlias = 'Literal["never", "auto", "required"]'
-"""Whether a tool never is a task, can be one, or must be one."""
+"""Whether calls of a tool never, may or must become tasks."""
 
 
 class TaskSettings(Struct, frozen=True, kw_only=True):
-    """The limits of tasks. They hold for each process."""
+    """The limits of tasks, for each process."""
 
     keep: float = 900.0
     """The seconds for which the result of a task is kept after its end."""
     max_ttl: float = 86_400.0
-    """The most seconds that a client may have a task kept, and that a task waits for an answer."""
+    """The longest time in seconds for which a client may have a task kept, and for which a task waits for an answer."""
     running: int = 64
     """How many tasks may work at once."""
     running_each: int = 8
     """How many tasks of one client may work at once. Tasks that wait for their client's answer do not count."""
     kept_each: int = 256
-    """How many tasks of one client are kept, with those that work."""
+    """How many tasks of one client are kept, including tasks that work."""
     result_bytes: int = 4 << 20
-    """The most bytes that a result may have."""
+    """The largest size of a result, in bytes."""
 
 
 class TaskTool(Struct):
-    """The part of a tool that is about tasks."""
+    """The options of a tool about tasks."""
 
     mode: TaskMode
     after: float | None
@@ -54,7 +54,7 @@ class TaskTool(Struct):
         return ToolExecution(task_support="required" if self.mode == "required" else "optional")
 
     def retries_of(self, entry: Any) -> int:
-        """Return how often a task of this tool may begin again; tools without effects may once, unless they say not."""
+        """Return how many times a task may run again; the default is 1 for tools without effects, otherwise 0."""
         if self.retry is not None:
             return self.retry
         hints = getattr(getattr(entry, "tool", None), "annotations", None)

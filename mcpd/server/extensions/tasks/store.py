@@ -1,7 +1,7 @@
 """The records of tasks on a backplane, and the nodes that run them.
 
-Every change is a compare-and-set of the whole record; whoever loses reads again and decides anew. A node that runs
-tasks renews a key; once that has expired, the node is dead and another one takes its tasks over.
+Every change is a compare-and-set of the whole record; if that fails, the record is read and changed again. A node that
+runs tasks renews a key; once that has expired, the node is dead and another one takes its tasks over.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class TaskStore:
         self._prefix = namespace
         self.node = token_hex(5)
         self._lease = lease
-        # The records that this node works with: those of its own tasks are read nowhere else.
+        # The records of tasks that this node runs. They are not read from the backplane.
         self._own: dict[str, Stored] = {}
         self._is_listed = False
         self._buried: set[str] = set()
@@ -55,18 +55,18 @@ class TaskStore:
 
     @property
     def has_bus(self) -> bool:
-        """Whether other nodes are told of changes."""
+        """Whether other nodes are notified of changes."""
         return not isinstance(self.backplane, OwnBus)
 
     def _key(self, task_id: str) -> str:
         return f"{self._prefix}task:{task_id}"
 
     def _of(self, owner: str) -> str:
-        # The log of an owner's tasks.
+        # The key of the log of an owner's tasks.
         return f"{self._prefix}tasks:of:{owner}"
 
     def _on(self, node: str) -> str:
-        # The log of the tasks that a node has begun.
+        # The key of the log of the tasks that a node has begun.
         return f"{self._prefix}tasks:on:{node}"
 
     def _alive(self, node: str) -> str:
@@ -81,7 +81,7 @@ class TaskStore:
         return None if stored is None else stored.record
 
     def forget(self, task_id: str) -> None:
-        """Read a task from the backplane from now on, because this node no longer runs it."""
+        """Read a task from the backplane in future, because this node no longer runs it."""
         self._own.pop(task_id, None)
 
     async def create(self, record: Record, now: float, *, is_listed: bool) -> None:
@@ -117,7 +117,7 @@ class TaskStore:
         return record
 
     async def change(self, task_id: str, step: Callable[[Record], bool], now: float) -> Record | None:
-        """Change a record by `step`, which returns False to leave it as it is; None if there is none or it was left.
+        """Change a record by `step`, which returns False to leave it as it is. Returns None if nothing was changed.
 
         `step` may be called several times, each time with another copy.
         """
@@ -141,7 +141,7 @@ class TaskStore:
             old = None
 
     async def extend(self, task_id: str, now: float) -> None:
-        """Keep the record of a task that works on."""
+        """Keep the record of an unfinished task for longer."""
         own = self._own.get(task_id)
         if own is not None:
             await self.backplane.swap(self._key(task_id), own.raw, own.raw, self._left(own.record, now))
@@ -170,12 +170,12 @@ class TaskStore:
         await self.backplane.delete(place)
 
     async def discard(self, task_id: str) -> None:
-        """Delete a task that nobody was told of."""
+        """Delete a task that no client has received."""
         self.forget(task_id)
         await self.backplane.delete(self._key(task_id))
 
     async def ids_of(self, owner: str, after: str, limit: int) -> list[tuple[str, str]] | None:
-        """Return positions and ids of the tasks of an owner, oldest first; None for a position that is none."""
+        """Return positions and ids of the tasks of an owner, oldest first; None if `after` is not a position."""
         if after and not _is_position(after):
             return None
         found = await self.backplane.read(self._of(owner), after, limit)
@@ -190,7 +190,7 @@ class TaskStore:
             await self.backplane.subscribe(self._channel, lambda data: _received(self.node, data, receive))
 
     async def publish(self, task_id: str) -> None:
-        """Tell other nodes that a task has changed. The message only says where to look."""
+        """Tell other nodes that a task has changed. The message has only its id."""
         if self.has_bus:
             await self.backplane.publish(self._channel, f"{self.node} {task_id}".encode())
 
@@ -205,12 +205,12 @@ class TaskStore:
         await self.backplane.append(self._nodes, [self.node.encode()], _MOST_NODES, _NODE_LIFE)
 
     async def renew(self) -> None:
-        """Show that this node is alive. After too long a silence it gets another name: its tasks were given away."""
+        """Show that this node is alive. After too long a silence, its tasks run elsewhere, so it gets another name."""
         if self._is_listed and not await self.backplane.swap(self._alive(self.node), b"1", b"1", self._lease):
             self.node, self._is_listed = token_hex(5), False
 
     async def leave(self) -> None:
-        """Say that this node runs no more tasks."""
+        """Announce that this node runs no more tasks."""
         if self._is_listed:
             self._is_listed = False
             await self.backplane.delete(self._alive(self.node))
@@ -232,7 +232,7 @@ class TaskStore:
                     record = await self.read(entry.decode(), is_fresh=True)
                     if record is not None and record.node == node:
                         yield record
-            # Only now: if this node dies too, another one looks again.
+            # Added only now: if this node dies meanwhile, another one looks again.
             self._buried.add(node)
             await self.backplane.append(self._nodes, [_GRAVE + node.encode()], _MOST_NODES, _NODE_LIFE)
 
