@@ -21,6 +21,7 @@ STRUCTS = [
     "transports.accepting.WebSocketLimits",
     "apps.host.view.policy.ViewLimits",
     "client.limits.ClientLimits",
+    "server.extensions.tasks.settings.TaskSettings",
 ]
 
 UNITS = {
