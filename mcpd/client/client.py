@@ -341,6 +341,10 @@ class Client(ServerLink, ServerDetails, ToolCalls):
             self._started_tasks = Tasks(self.request, self._current_era, self._callbacks, self.limits, self._faults)
         return self._started_tasks
 
+    def _leave_task(self, result: Raw) -> None:
+        if b'"taskId"' in bytes(result):
+            self._start(self.tasks.leave(result))
+
     async def _learn_task_support(self) -> None:
         # List the tools before the first call, if the server is one of 2025-11-25 with tasks.
         self._task_support = {}

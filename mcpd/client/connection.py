@@ -48,6 +48,7 @@ from .session import (
     RequestCancelled,
     ResponseReceived,
     ServerRequest,
+    UnreadResult,
 )
 
 log = logging.getLogger("mcpd.client")
@@ -76,6 +77,8 @@ class ClientConnection:
         """Called for each notification as soon as it arrives."""
         self.on_lost: Callable[[McpdError], None] | None = None
         """Called once with the reason when the connection has ended."""
+        self.on_unread: Callable[[Raw], None] | None = None
+        """Called with the result of a tool call that was cancelled."""
 
         self._callbacks = callbacks
         self._limits = limits
@@ -229,6 +232,8 @@ class ClientConnection:
             task = self._answering.get(event.asked)
             if task is not None:
                 task.cancel()
+        elif isinstance(event, UnreadResult):
+            self._leave(event.request, event.result)
         else:
             if self.on_notification is not None:
                 self.on_notification(event.method, event.params)
@@ -371,6 +376,8 @@ class ClientConnection:
             self._abandon(request, "timed out")
             raise RequestTimeout(f"The server did not answer {request.method} within {timeout:g} s") from None
         except asyncio.CancelledError:
+            if answer.done() and not answer.cancelled() and answer.exception() is None:
+                self._leave(request, answer.result())
             self._abandon(request, "no longer needed")
             raise
         except BaseException:
@@ -418,10 +425,16 @@ class ClientConnection:
 
     def _settle(self, request: ClientRequest, outcome: Raw | McpdError) -> None:
         # Set the outcome of a request, and interrupt the task that still carries it.
-        request.settle(outcome)
+        if not request.settle(outcome) and isinstance(outcome, Raw):
+            self._leave(request, outcome)
         carrier = request.carrier
         if carrier is not None and carrier is not asyncio.current_task():
             request.interrupt(self.loop.time())
+
+    def _leave(self, request: ClientRequest, result: Raw) -> None:
+        # Nobody waits for this result any more, but a tool call may have become a task.
+        if request.method == "tools/call" and self.on_unread is not None:
+            self.on_unread(result)
 
     def _abandon(self, request: ClientRequest, reason: str) -> None:
         self.session.cancel(request.id, reason)

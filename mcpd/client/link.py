@@ -252,6 +252,7 @@ class ServerLink:
         self._create_cache(connection)
         # Set before the channel starts, because the connection may end at once.
         connection.on_lost = lambda error: self._lost(connection, error)
+        connection.on_unread = self._leave_task
         if session.headings is not None and self._session.headings is not None:
             session.headings.inherit(self._session.headings)
 
@@ -291,6 +292,9 @@ class ServerLink:
             return given
 
         return granted
+
+    def _leave_task(self, result: Raw) -> None:
+        """Cancel the task that answers a cancelled call, if it is one."""
 
     def _forget_private(self) -> None:
         # Discard private cached results, because the user may be another one.

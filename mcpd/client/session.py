@@ -147,6 +147,13 @@ class RequestCancelled(Struct, frozen=True):
     asked: ServerRequest
 
 
+class UnreadResult(Struct, frozen=True):
+    """The result of a tool call that was cancelled before. It may be a task."""
+
+    request: ClientRequest
+    result: Raw
+
+
 class NotificationReceived(Struct, frozen=True):
     """A notification of the server. `params` is `{}` if it has none."""
 
@@ -154,11 +161,13 @@ class NotificationReceived(Struct, frozen=True):
     params: Raw
 
 
-Event: TypeAlias = ResponseReceived | ProgressReceived | ServerRequest | RequestCancelled | NotificationReceived
+Event: TypeAlias = (
+    ResponseReceived | ProgressReceived | ServerRequest | RequestCancelled | UnreadResult | NotificationReceived
+)
 
 log = logging.getLogger("mcpd.client")
 
-# Tasks whose progress is reported. The oldest ones are forgotten.
+# Tasks whose progress is reported, and cancelled calls that may become tasks. The oldest ones are forgotten.
 _MOST_TASKS = 1000
 
 # A byte order mark, which some servers send before their first message.
@@ -201,6 +210,8 @@ class ClientSession:
         self.in_flight: RequestsInFlight[ServerRequest] = RequestsInFlight()
         """Requests of the server that wait for a response."""
         self._progressing: dict[Id, ClientRequest] = {}
+        # Cancelled tool calls, whose result may still be on its way.
+        self._cancelled_calls: dict[Id, ClientRequest] = {}
         self.outgoing: list[Frame] = []
         """The frames that `data_to_send` returns. Public, so that a check for each received frame is cheap."""
         self._events: list[Event] = []
@@ -313,6 +324,10 @@ class ClientSession:
         request = self.pending.take(request_id)
         if request is None:
             return False
+        if request.method == "tools/call":
+            self._cancelled_calls[request_id] = request
+            if len(self._cancelled_calls) > _MOST_TASKS:
+                del self._cancelled_calls[next(iter(self._cancelled_calls))]
         # Spec: 2025-11-25 basic/utilities/cancellation: "`initialize` MUST NOT be cancelled by clients".
         known = self.version is None or "notifications/cancelled" in self.version.notifications
         if request.method != "initialize" and known:
@@ -383,7 +398,11 @@ class ClientSession:
         # The check of UTF-8 is only needed for other frames, and most frames are ASCII.
         if frame.isascii():
             request = self.pending.by_id.pop(found.id, None) or self.pending.take(found.id)
-            return None if request is None else (request, found.result)
+            if request is not None:
+                return request, found.result
+            if (cancelled := self._cancelled_calls.pop(found.id, None)) is not None:
+                self._events.append(UnreadResult(cancelled, found.result))
+            return None
         self._take(Response(found.id, found.result), frame)
         return None
 

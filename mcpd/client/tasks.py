@@ -181,10 +181,19 @@ class Tasks:
         try:
             return await handle.outcome()
         except (asyncio.CancelledError, ProtocolError):
-            with suppress(McpdError, TimeoutError):
-                async with asyncio.timeout(_CANCEL_SECONDS):
-                    await handle.cancel()
+            await _end(handle)
             raise
+
+    async def leave(self, raw: Raw) -> None:
+        """Cancel the task of a call that was answered with this result after its caller had been cancelled."""
+        with suppress(ProtocolError):
+            await _end(self.handle(raw))
+
+
+async def _end(handle: TaskHandle) -> None:
+    with suppress(McpdError, TimeoutError):
+        async with asyncio.timeout(_CANCEL_SECONDS):
+            await handle.cancel()
 
 
 def _visible(task: DetailedTask) -> tuple[object, ...]:

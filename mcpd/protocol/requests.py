@@ -43,15 +43,16 @@ class PendingRequest(Struct, eq=False):
     # Set by `PendingRequests.add`.
     id: Id = 0
 
-    def settle(self, outcome: Raw | Exception) -> None:
-        """Set the result or the exception on the waiter, if there is one and it is not done."""
+    def settle(self, outcome: Raw | Exception) -> bool:
+        """Set the result or the exception on the waiter. Return False if there is none or it is done."""
         waiter = self.waiter
         if waiter is None or waiter.done():
-            return
+            return False
         if isinstance(outcome, Raw):
             waiter.set_result(outcome)
         else:
             waiter.set_exception(outcome)
+        return True
 
 
 Pending = TypeVar("Pending", bound=PendingRequest)

@@ -30,6 +30,7 @@ from mcpd.errors import (
     LocalProtocolError,
     ProtocolError,
     RemoteError,
+    RequestTimeout,
     TaskCancelled,
     ToolError,
 )
@@ -286,6 +287,24 @@ async def test_whoever_stops_waiting_for_a_call_cancels_its_task() -> None:
             await calling
     about = [message["params"]["requestId"] for message in script.of("notifications/cancelled")]
     assert not {message["id"] for message in script.of("tools/call")} & set(about)
+
+
+async def test_a_task_that_comes_too_late_is_cancelled() -> None:
+    """Its caller has cancelled the call already, or given up: the task would run for nobody."""
+    answers = modern(**{"tools/call": None, "tasks/cancel": {"resultType": "complete"}})
+    async with scripted(answers) as (client, script):
+        with pytest.raises(RequestTimeout):
+            await client.call_tool("render", timeout=0.01)
+        (call,) = script.of("tools/call")
+        script.say({"id": call["id"], "result": created()})
+        await until(lambda: script.of("tasks/cancel"))
+        # Once only, and only for a task.
+        script.say({"id": call["id"], "result": created()})
+        with pytest.raises(RequestTimeout):
+            await client.call_tool("render", timeout=0.01)
+        script.say({"id": script.of("tools/call")[1]["id"], "result": {"resultType": "complete", **DONE}})
+        await client.ping()
+    assert len(script.of("tasks/cancel")) == 1
 
 
 async def test_a_task_is_found_again_by_its_id() -> None:
