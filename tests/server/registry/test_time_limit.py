@@ -189,7 +189,7 @@ async def test_a_client_that_gives_up_ends_it_without_an_answer() -> None:
         await turns()
         wire.cancel(call)
         await wire.quiet()
-        assert stage.ended == ["waits"]
+        await until(lambda: stage.ended == ["waits"])
 
 
 @each_version
