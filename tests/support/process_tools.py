@@ -293,6 +293,19 @@ def count(most: int, ctx: SyncContext) -> None:
         ctx.progress(number)
 
 
+@server.tool(process=True)
+def count_and_work(most: int, ctx: SyncContext) -> None:
+    for number in range(1, most + 1):
+        ctx.progress(number)
+    time.sleep(3600)
+
+
+@server.tool(process=True)
+def keep_what_is_not_json(ctx: SyncContext) -> str:
+    ctx.state["lock"] = object()
+    return str(ctx.elicit("Who?", str).get())
+
+
 @server.tool(process=True, task="auto", task_after=None)
 def become(ctx: SyncContext) -> str:
     before = ctx.task_id

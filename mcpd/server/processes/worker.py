@@ -16,7 +16,7 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Awaitable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextlib import suppress
 from itertools import count
 from types import CoroutineType, FrameType
@@ -35,6 +35,7 @@ from mcpd.protocol.types.features import CallToolParams, CallToolResult
 from mcpd.protocol.versions import table
 from mcpd.server.context.asking import Asking
 from mcpd.server.context.exchange import Exchange
+from mcpd.server.context.peer import InputRequired
 from mcpd.server.context.questions import Question
 from mcpd.server.functions.results import to_builtins
 from mcpd.server.functions.threads import ThreadCall
@@ -128,7 +129,7 @@ class Worker:
         self._numbers = count(1)
         self._replies: dict[int, Reply] = {}
         self._waiting: dict[int, asyncio.Future[Reply]] = {}
-        self._pause = _ProgressPause()
+        self._progress = _Progress(self._send)
         self.exchange: WorkerExchange | None = None
 
     def run(self) -> None:
@@ -140,7 +141,7 @@ class Worker:
             done = self._done(message)
             self._is_running = False
             self.exchange = None
-            if sys.stdout is not None:
+            with suppress(Exception):  # a tool may have closed or replaced it
                 sys.stdout.flush()
             self._send(done)
         for lifespan in self._lifespans:
@@ -180,15 +181,16 @@ class Worker:
             data = _encoded(result)
             if len(data) > run.most:
                 raise ToolError(str(ResultTooLarge(len(data), run.most)))
-            self._pause.flush(self)
+            self._progress.flush()
             return Done(Raw(data), name, kept=self._kept())
         except BaseException as error:
             with suppress(OSError):
-                self._pause.flush(self)
-            done = Done(error=error_data(error))
-            with suppress(TypeError, ValueError, RecursionError, OverflowError):
-                done.kept = self._kept()
-            return done
+                self._progress.flush()
+            kept = self._kept()
+            exchange = self.exchange
+            if isinstance(error, InputRequired) and kept is None and exchange is not None and exchange.asking.kept:
+                error = ToolError("ctx.state cannot be kept until the next round, because it is not JSON")
+            return Done(error=error_data(error), kept=kept)
 
     def _value(self, callee: ProcessCallee, arguments: Raw, exchange: WorkerExchange | None) -> Any:
         value: Any
@@ -228,14 +230,14 @@ class Worker:
         return lifespan.value
 
     def _kept(self) -> dict[str, Any] | None:
+        # Return `ctx.state`; None if the tool has not used it, or if it is not JSON.
         exchange = self.exchange
         if exchange is None or not (exchange.asking.kept or exchange.had_kept):
             return None
-        kept = exchange.asking.kept
         try:
-            return decode(encode(kept), type=dict[str, Any])
-        except (TypeError, ValueError, RecursionError, OverflowError) as error:
-            raise ToolError(f"ctx.state cannot be kept, because it is not JSON: {error}") from None
+            return decode(encode(exchange.asking.kept), type=dict[str, Any])
+        except (TypeError, ValueError, RecursionError, OverflowError):
+            return None
 
     # -- frames ------------------------------------------------------------------------------
 
@@ -262,17 +264,14 @@ class Worker:
     def say(self, what: str, body: Any) -> None:
         """Have the server do something. Raises the errors of msgspec for a value that is not JSON."""
         say = Say(what, Raw(encode(body)))
-        if what == _PROGRESS and self._pause.holds(say):
-            return
-        self._pause.flush(self)
-        self._send(say)
-
-    def flush(self, say: Say) -> None:
-        """Send the message that was held back."""
-        self._send(say)
+        if what == _PROGRESS:
+            self._progress.put(say)
+        else:
+            self._progress.flush()
+            self._send(say)
 
     def _ask(self, what: str, body: Any) -> int:
-        self._pause.flush(self)
+        self._progress.flush()
         number = next(self._numbers)
         self._send(Ask(number, what, Raw(encode(body)), self._kept()))
         return number
@@ -336,26 +335,40 @@ def _encoded(result: CallToolResult) -> bytes:
         return encode(replace_lone_surrogates(result))
 
 
-class _ProgressPause:
-    # Holds back progress that comes too fast. The last one is sent before other messages, or when the rate allows it.
-    def __init__(self) -> None:
+class _Progress:
+    # Sends progress. What comes too fast is held back, until the next thing is sent or a moment later.
+    def __init__(self, send: Callable[[Say], None]) -> None:
+        self._send = send
+        self._lock = threading.RLock()
         self._held: Say | None = None
         self._left = _PROGRESS_RATE
         self._at = time.monotonic()
 
-    def holds(self, say: Say) -> bool:
-        now = time.monotonic()
-        self._left = min(_PROGRESS_RATE, self._left + (now - self._at) * _PROGRESS_RATE)
-        self._at = now
-        self._held = say if self._left < 1 else None
-        if self._held is None:
+    def put(self, say: Say) -> None:
+        with self._lock:
+            now = time.monotonic()
+            self._left = min(_PROGRESS_RATE, self._left + (now - self._at) * _PROGRESS_RATE)
+            self._at = now
+            if self._left < 1:
+                if self._held is None:
+                    timer = threading.Timer(1 / _PROGRESS_RATE, self._flush_late)
+                    timer.daemon = True
+                    timer.start()
+                self._held = say
+                return
             self._left -= 1
-        return self._held is not None
+            self._held = None
+            self._send(say)
 
-    def flush(self, worker: Worker) -> None:
-        held, self._held = self._held, None
-        if held is not None:
-            worker.flush(held)
+    def flush(self) -> None:
+        with self._lock:
+            held, self._held = self._held, None
+            if held is not None:
+                self._send(held)
+
+    def _flush_late(self) -> None:
+        with suppress(OSError):  # the server has ended
+            self.flush()
 
 
 # -- the request as the tool sees it -----------------------------------------------------------

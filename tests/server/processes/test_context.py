@@ -145,6 +145,27 @@ async def test_progress_without_end_is_thinned_out(processes: Server) -> None:
         assert len(told) < 500
 
 
+async def test_the_last_progress_does_not_wait_for_the_end(processes: Server) -> None:
+    async with wire_to(processes, "2025-11-25") as wire:
+        params = {"name": "count_and_work", "arguments": {"most": 100}}
+        request = wire.ask("tools/call", params, meta={"progressToken": "t"})
+        while (await wire.receive())["params"]["progress"] < 100:
+            pass
+        wire.cancel(request)
+
+
+async def test_a_state_that_is_not_json(processes: Server) -> None:
+    async with wire_to(processes, MODERN, capabilities=ALL) as wire:
+        result = await wire.call("keep_what_is_not_json")
+        assert result["isError"] is True
+        assert "ctx.state cannot be kept until the next round" in result["content"][0]["text"]
+    async with wire_to(processes, "2025-11-25", capabilities=ALL) as wire:
+        request = wire.ask("tools/call", {"name": "keep_what_is_not_json", "arguments": {}})
+        question = await wire.receive()
+        wire.send({"jsonrpc": "2.0", "id": question["id"], "result": ANSWERS["elicitation/create"]})
+        assert (await wire.answer(request))["result"]["content"][0]["text"] == "Ada"
+
+
 # -- tasks ---------------------------------------------------------------------------------------
 
 TASKS = {"extensions": {"io.modelcontextprotocol/tasks": {}}, "elicitation": {}}
