@@ -277,8 +277,9 @@ class Version:
             shaped.result_type = "complete"
         shaped.meta = identity if shaped.meta is None else _merge(shaped.meta, identity)
 
-        if isinstance(shaped, CallToolResult) and isinstance(shaped.structured_content, AnyValue):
-            shaped.structured_content = shaped.structured_content.result
+        content = getattr(shaped, "structured_content", None)
+        if content.__class__ is AnyValue:
+            shaped.structured_content = content.result  # type: ignore[attr-defined]  # of a CallToolResult
         if isinstance(shaped, CacheableResult) and shaped.result_type == "complete":
             # Both fields are required in this version; by default a result must not be cached.
             if shaped.ttl_ms is UNSET:

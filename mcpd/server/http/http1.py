@@ -330,11 +330,11 @@ class Http1Protocol(asyncio.Protocol):
         exchange.is_begun = True
         answer, context = exchange.run(self._app), self.state.context
         if sys.version_info >= (3, 12):
-            task = asyncio.Task(answer, loop=self._loop, eager_start=True, context=context.copy())
+            task = asyncio.Task(answer, loop=self._loop, eager_start=True, context=context.copy(), name="mcpd-request")
             if task.done():
                 return
         else:
-            task = context.run(self._loop.create_task, answer)
+            task = context.run(asyncio.Task, answer, loop=self._loop, name="mcpd-request")
 
         self.state.tasks[exchange] = task
 

@@ -10,8 +10,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
+from collections.abc import Coroutine
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from mcpd.errors import InvalidRequest, ParseError, ProtocolError, UnsupportedVersion
 from mcpd.protocol.budget import OVER
@@ -137,22 +138,18 @@ class LegacyEndpoint:
         try:
             await self._answer(connection, reply, message, session)
         finally:
+            reply.stop()
             session.forget_latest()
             on_left()
             if self.sessions.has(session):
                 self.sessions.touch(session)
 
-    async def _answer(
+    def _answer(
         self, connection: ServerConnection, reply: Reply, message: Request | Parts, session: HttpSession | None = None
-    ) -> None:
-        try:
-            if isinstance(message, Request):
-                await self._answer_request(connection, reply, message, session)
-            else:
-                await self._answer_batch(connection, reply, message, session)
-        finally:
-            if reply.is_watched:
-                reply.stop()
+    ) -> Coroutine[Any, Any, None]:
+        if isinstance(message, Request):
+            return self._answer_request(connection, reply, message, session)
+        return self._answer_batch(connection, reply, message, session)
 
     async def _post_alone(self, request: HttpRequest, message: Message | Parts, version: Version) -> None:
         # Handle a message without a session.
@@ -172,6 +169,7 @@ class LegacyEndpoint:
         try:
             await self._answer(connection, reply, message)
         finally:
+            reply.stop()
             core.open.discard(connection)
             connection.closed()  # nothing follows, not even after a batch
 
@@ -201,7 +199,7 @@ class LegacyEndpoint:
             await reply.finish(session.stopped.pop(call.id), 404)
             return
 
-        if session is not None:
+        if session is not None and self.sessions.shared is not None:
             try:
                 await self.sessions.save(session)
             except Unavailable:

@@ -243,9 +243,8 @@ class ModernEndpoint:
         try:
             answer = await connection.answer(call, partial(self._waits, reply, connection, call))
         finally:
-            if reply.is_watched:
-                core.open.discard(connection)
-                reply.stop()
+            core.open.discard(connection)
+            reply.stop()
             if is_listening:
                 core.listening.pop(connection, None)
                 connection.closed()

@@ -93,11 +93,6 @@ class Reply(Struct, eq=False):
             loop.call_soon(self.begin)
 
     @property
-    def is_watched(self) -> bool:
-        """Whether the client is watched; `stop` ends it."""
-        return self._watcher is not None
-
-    @property
     def is_stream(self) -> bool:
         """Whether the client reads an event stream here."""
         return self._own is not None and not self._is_disconnected
