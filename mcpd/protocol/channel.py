@@ -64,6 +64,9 @@ class ResumableChannel(Protocol):
         Spec: 2025-11-25 basic/transports, sending messages 6.
         """
 
+    def is_away(self, related_request_id: Id) -> bool:
+        """Return whether nobody reads the response stream of a request: its messages are stored until then."""
+
 
 class Heading(Struct, frozen=True):
     """The data that a client sends beside a message on a transport with headers (HTTP)."""

@@ -12,6 +12,7 @@ from math import inf, nextafter
 from time import perf_counter
 from typing import TYPE_CHECKING, Protocol
 
+from mcpd.protocol.channel import ResumableChannel
 from mcpd.protocol.types.base import ProgressParams
 from mcpd.server.context.peer import Peer
 
@@ -74,6 +75,8 @@ class Heartbeats:
         value = next_value(real if call.beat is None else max(real, call.beat))
         if value == inf or connection.channel.is_congested:
             return  # a client that reads slowly has enough to read
+        if isinstance(connection.channel, ResumableChannel) and connection.channel.is_away(call.id):
+            return  # they would be stored, in place of messages that the client has missed
 
         total, message = (None, None) if last is None else (last.total, last.message)
         params = ProgressParams(

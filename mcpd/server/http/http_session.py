@@ -259,6 +259,11 @@ class HttpSession:
         if reply is not None and self._has_polling:
             reply.release_connection()
 
+    def is_away(self, related_request_id: Id) -> bool:
+        """Return whether the client has left the stream on which it waits for a response, and has not returned."""
+        reply = self._reply(related_request_id)
+        return reply is not None and reply.is_away
+
     def listen(self, stream: ResumableStream) -> bool:
         """Use a GET stream for messages that belong to no request. Returns False if there are too many."""
         if len(self.listening) >= _MOST_LISTENING:

@@ -258,6 +258,11 @@ class _Relay(Struct, eq=False):
         self._send([], is_over=True)
         self._followers.clear()
 
+    @property
+    def is_followed(self) -> bool:
+        now = asyncio.get_running_loop().time()
+        return any(end >= now for _, end in self._followers.values())
+
     async def log_kept(self, stream: ResumableStream) -> None:
         # Write the stored events to the log.
         events = _small(await stream.numbered_since(1) or [])

@@ -98,6 +98,11 @@ class Reply(Struct, eq=False):
         return self._own is not None and not self._is_disconnected
 
     @property
+    def is_away(self) -> bool:
+        """Whether the client has left, and has not resumed the stream."""
+        return self._is_disconnected and (self.stream is None or self.stream.is_away)
+
+    @property
     def is_empty(self) -> bool:
         """Whether nothing was sent yet, so that the response may have any status."""
         return self.stream is None and not self._early and not self._is_disconnected

@@ -86,6 +86,10 @@ class Relay(Protocol):
     def end(self) -> None:
         """Report the end of the stream."""
 
+    @property
+    def is_followed(self) -> bool:
+        """Whether a client reads the stream on another node."""
+
 
 class ResumableStreams(Struct, eq=False):
     """The streams of one session that can be resumed, by number. `make_store` returns the store for a session's id.
@@ -222,6 +226,11 @@ class ResumableStream:
             self.response.push(data)
         if self.relay is not None:
             self.relay.add(self._last, data)
+
+    @property
+    def is_away(self) -> bool:
+        """Whether no client reads the stream, on any node."""
+        return self.response is None and (self.relay is None or not self.relay.is_followed)
 
     def lost(self) -> None:
         """Report that the connection has ended before the stream."""

@@ -402,6 +402,10 @@ class ServerPeer:
         """See `ResumableChannel`."""
         self.worker.say("close_stream", None)
 
+    def is_away(self, request_id: object) -> bool:
+        """See `ResumableChannel`. The server sends the heartbeats."""
+        return False
+
     def notify_nowait(self, method: str, params: Any, related_request: Call | None = None) -> None:
         """See `Peer`."""
         self.worker.say(method, params)

@@ -459,6 +459,45 @@ async def test_a_stream_that_waits_for_too_much_ends_and_can_be_resumed(monkeypa
         assert [event and event["data"] for event in events] == ["1", "2"]
 
 
+async def test_heartbeats_of_a_client_that_has_left_are_not_stored() -> None:
+    """They would take the place of an answer that it has missed; they go on once it has returned."""
+    stage = Stage()
+    stage.server.heartbeat = 0.01
+    async with serving(stage.server, HttpSettings(max_stored_events=8)) as port:
+        session = await port.open()
+        peer = await session.start(call("tools/call", {"name": "poll", "arguments": {"door": "a"}}, 5))
+        await peer.head()
+        polled = await peer.event()
+        assert polled is not None
+        stage.open("a")
+        params = {"name": "wait", "arguments": {"door": "b"}, "_meta": {"progressToken": "t"}}
+        peer = await session.start(call("tools/call", params, 6))
+        await peer.head()
+        waited = await peer.event()
+        assert waited is not None
+        channel = port.app.sessions.find(session.id, "")
+        assert channel is not None
+        peer.abort()
+        await until(lambda: channel.is_away(6))
+        (running,) = channel.connection.session.in_flight
+        due: set[float] = set()
+
+        def were_due() -> bool:
+            due.add(running.reported)
+            return len(due) > 12
+
+        await until(were_due)
+        resumed = await session.listen(polled["id"])
+        assert (await resumed.message())["result"]["content"][0]["text"] == "polled"
+        again = await session.listen(waited["id"])
+        for _ in range(12):
+            assert (await again.message())["method"] == "notifications/progress"
+        stage.open("b")
+        while "result" not in (message := await again.message()):
+            pass
+        assert message["id"] == 6
+
+
 async def test_an_answer_without_a_session_is_400() -> None:
     """S25-033."""
     stage = Stage()
