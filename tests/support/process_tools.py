@@ -11,12 +11,13 @@ import subprocess
 import sys
 import time
 from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
-from mcpd import Context, Depends, Server, SyncContext, sample, text
-from mcpd.errors import ToolError
+from mcpd import Context, Depends, Server, SyncContext, sample, text, view_result
+from mcpd.errors import LocalProtocolError, ToolError
 from mcpd.types import CallToolResult
 
 
@@ -27,6 +28,8 @@ async def lifespan(server: Server) -> AsyncIterator[dict[str, int]]:
 
 
 server = Server("processes", lifespan=lifespan, show_errors=True)
+notes = server.extension("com.example/notes")
+notes.may_notify("com.example/notes/found")
 
 
 @server.tool(process=True)
@@ -193,6 +196,11 @@ def by_hand() -> CallToolResult:
     return CallToolResult(content=[text("made")], structured_content={"a": [1]}, is_error=True)
 
 
+@server.tool(process=True, view="table")
+def for_view() -> CallToolResult:
+    return view_result("for the model", {"for": "the View"})
+
+
 @server.tool(process=True)
 def descriptors() -> dict[str, str]:
     """What this process has open."""
@@ -336,3 +344,59 @@ def spin_in_task(mark: str) -> str:
 @server.tool(process=True, task="required")
 def hand_over(ctx: SyncContext) -> None:
     ctx.hand_over(keep=60)
+
+
+# -- the user, extensions, threads of the tool ---------------------------------------------------
+
+
+@server.tool(process=True)
+def who(ctx: SyncContext) -> dict[str, Any]:
+    user = ctx.user
+    return {
+        "user": [user.subject, user.issuer, user.client, sorted(user.scopes), user.claims["team"]],
+        "headers": ctx.headers,
+        "may": [ctx.has_scopes("read"), ctx.has_scopes("write")],
+        "token": ctx.upstream_token(),
+        "trace": ctx.trace and ctx.trace.trace_id,
+    }
+
+
+@server.tool(process=True)
+async def who_later(ctx: Context) -> str:
+    return await ctx.upstream_token()
+
+
+@server.tool(process=True)
+def needs(ctx: SyncContext) -> None:
+    ctx.require_scopes("write")
+
+
+@server.tool(process=True)
+def tell(ctx: SyncContext) -> str:
+    """Send what only some clients receive."""
+    ctx.notify("com.example/notes/found", {"text": "here"})
+    ctx.elicitation_complete("visit-1")
+    try:
+        ctx.notify("com.example/notes/unknown")
+    except LocalProtocolError as error:
+        return str(error)
+    return "sent"
+
+
+def from_thread(ctx: SyncContext) -> bool:
+    """A dependency that runs in a thread of the worker."""
+    ctx.progress(1)
+    return ctx.can_ask(sample("Tell me"))
+
+
+@server.tool(process=True)
+async def in_threads(asked: Annotated[bool, Depends(from_thread)], ctx: Context) -> bool:
+    await ctx.progress(2)
+    return asked and ctx.can_ask(sample("Tell me"))
+
+
+@server.tool(process=True)
+def own_threads(ctx: SyncContext) -> int:
+    """A plain function, some of whose threads ask at the same time."""
+    with ThreadPoolExecutor(4) as threads:
+        return sum(threads.map(lambda number: ctx.can_ask(sample(str(number))), range(40)))

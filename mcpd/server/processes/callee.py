@@ -14,6 +14,7 @@ import os
 import sys
 from collections.abc import Mapping
 from contextlib import suppress
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, cast
 
 from msgspec import UNSET, MsgspecError, Raw, Struct, UnsetType, field, structs
@@ -312,7 +313,7 @@ class _RemoteCall:
         if not done.kind:
             return CallToolResult(**structs.asdict(_read_result(done.result)))
         module, _, name = done.kind.partition(":")
-        kind = getattr(sys.modules.get(module), name, None)
+        kind = getattr(import_module(module) if module.startswith("mcpd.") else None, name, None)
         if not isinstance(kind, type) or not issubclass(kind, CallToolResult):
             kind = CallToolResult
         return decode(done.result, type=kind)

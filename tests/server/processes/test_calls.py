@@ -42,6 +42,16 @@ async def test_results(processes: Server, version: str) -> None:
         assert await wire.text("echo", text="ä\ud800".encode("utf-8", "replace").decode()) == "ä?"
 
 
+async def test_a_result_for_a_view(processes: Server) -> None:
+    """Its class is kept: clients with Apps receive the data twice, others the text only."""
+    async with wire_to(processes) as wire:
+        assert "structuredContent" not in await wire.call("for_view")
+    apps = {"extensions": {"io.modelcontextprotocol/ui": {"mimeTypes": ["text/html;profile=mcp-app"]}}}
+    async with wire_to(processes, capabilities=apps) as wire:
+        result = await wire.call("for_view")
+        assert result["structuredContent"] == result["_meta"]["mcpd/data"] == {"for": "the View"}
+
+
 async def test_a_warm_process_is_used_again_and_a_fresh_one_is_not(processes: Server) -> None:
     async with wire_to(processes) as wire:
         first = await wire.text("pid")

@@ -12,7 +12,8 @@ from support.clock import until
 from support.process_stage import is_alive, pools, wire_to
 from support.wires import CLIENT_INFO, LEGACY, MODERN, Wire, each_version
 
-from mcpd import Server
+from mcpd import Principal, Server
+from mcpd.protocol.principal import Origin
 
 pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="needs fork and /proc"),
@@ -164,6 +165,51 @@ async def test_a_state_that_is_not_json(processes: Server) -> None:
         question = await wire.receive()
         wire.send({"jsonrpc": "2.0", "id": question["id"], "result": ANSWERS["elicitation/create"]})
         assert (await wire.answer(request))["result"]["content"][0]["text"] == "Ada"
+
+
+# -- the user, extensions, threads of the tool ---------------------------------------------------
+
+
+async def test_the_user_and_the_headers(processes: Server) -> None:
+    async def upstream() -> str:
+        return "a token"
+
+    user = Principal("ada", issuer="https://i", client="c", scopes=["read"], claims={"team": ["x"]}, expires=9e9)
+    fields = [(b"X-Shelf", b"3"), (b"Authorization", b"Bearer secret")]
+    origin = Origin("memory", user.with_upstream(upstream), fields)
+    async with wire_to(processes, MODERN) as wire:
+        wire.connection.channel.origin = lambda request_id=None: origin
+        trace = "0af7651916cd43dd8448eb211c80319c"
+        result = await wire.call("who", {"traceparent": f"00-{trace}-b7ad6b7169203331-01"})
+        assert result["structuredContent"] == {
+            "user": ["ada", "https://i", "c", ["read"], ["x"]],
+            "headers": {"x-shelf": "3"},
+            "may": [True, False],
+            "token": "a token",
+            "trace": trace,
+        }
+        assert await wire.text("who_later") == "a token"
+        error = await wire.error("tools/call", {"name": "needs", "arguments": {}})
+        assert error["data"] == {"error": "insufficient_scope", "scope": "write"}
+
+
+async def test_notifications_of_extensions(processes: Server) -> None:
+    offer = {"extensions": {"com.example/notes": {}}, "elicitation": {"url": {}}}
+    async with wire_to(processes, "2025-11-25", capabilities=offer) as wire:
+        said = await wire.text("tell")
+        assert said == "com.example/notes/unknown is not a notification of an extension of this server"
+        assert [(each["method"], each["params"]) for each in wire.heard] == [
+            ("com.example/notes/found", {"text": "here"}),
+            ("notifications/elicitation/complete", {"elicitationId": "visit-1"}),
+        ]
+
+
+async def test_the_context_in_threads_of_a_worker(processes: Server) -> None:
+    async with wire_to(processes, "2025-11-25", capabilities={"sampling": {}}) as wire:
+        result = await wire.call("in_threads", {"progressToken": "t"})
+        assert result["content"][0]["text"] == "true"
+        assert [each["params"]["progress"] for each in wire.heard] == [1, 2]
+        assert await wire.text("own_threads") == "40"
 
 
 # -- tasks ---------------------------------------------------------------------------------------
