@@ -9,6 +9,7 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
@@ -17,6 +18,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from mcpd import Context, Depends, Server, SyncContext, sample, text, view_result
+from mcpd import Context, Depends, Server, SyncContext, sample, text
 from mcpd.errors import LocalProtocolError, ToolError
 from mcpd.types import CallToolResult
 
@@ -133,6 +135,52 @@ def too_long() -> str:
 async def too_long_later() -> str:
     await asyncio.Event().wait()
     return "never"
+
+
+# -- tools that leave something behind ------------------------------------------------------------
+
+
+@server.tool(process=True)
+def fork(how: str) -> int:
+    """Fork a child that goes on in this function; the exit code of the child."""
+    child = os.fork()
+    if child == 0:
+        if how == "raises":
+            os.execvp("no-such-program", ["no-such-program"])
+        return -1
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+_left: list[threading.Thread] = []
+_speaks = threading.Event()
+
+
+@server.tool(process=True)
+def leave_a_thread(ctx: SyncContext) -> str:
+    def speak() -> None:
+        _speaks.wait()
+        ctx.progress(7, message="of the first call")
+        ctx.log("error", "of the first call")
+        try:
+            ctx.list_roots()
+        except LocalProtocolError as error:
+            _said.append(str(error))
+
+    _left.append(threading.Thread(target=speak))
+    _left[-1].start()
+    return "left"
+
+
+_said: list[str] = []
+
+
+@server.tool(process=True)
+def let_it_speak(ctx: SyncContext) -> str:
+    ctx.progress(1)
+    _speaks.set()
+    _left.pop().join()
+    ctx.progress(2)
+    return _said.pop()
 
 
 # -- tools that end badly ------------------------------------------------------------------------

@@ -25,7 +25,7 @@ from typing import Any, NoReturn, TypeVar, cast
 from msgspec import Raw
 from msgspec.json import decode
 
-from mcpd.errors import ResultTooLarge, ToolError
+from mcpd.errors import LocalProtocolError, ResultTooLarge, ToolError
 from mcpd.protocol.envelope import ClientIdentity, Opening
 from mcpd.protocol.jsonrpc import MALFORMED, as_json, encode, explain, replace_lone_surrogates
 from mcpd.protocol.principal import ANONYMOUS, Origin, Principal
@@ -99,11 +99,6 @@ def _take_sigterm() -> None:
     signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGTERM,))
 
 
-def _leave_sigterm() -> None:
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    _take_sigterm()
-
-
 def _end_with_server(sock: socket.socket) -> None:
     waiting = select.poll()
     waiting.register(sock, 0)  # registered without events, it reports only that the other end is closed
@@ -123,29 +118,49 @@ class Worker:
         # Whether a call runs, its task if it runs in the event loop, and whether it was cancelled.
         self._is_running = False
         self._is_stopped = False
+        # Whether this is a child process that a tool has forked.
+        self._is_child = False
         self.task: asyncio.Task[Any] | None = None
         self._sending = threading.RLock()
         self._reading = threading.Lock()
         self._numbers = count(1)
         self._replies: dict[int, Reply] = {}
         self._waiting: dict[int, asyncio.Future[Reply]] = {}
-        self._progress = _Progress(self._send)
+        self._progress = _Progress(self._send, self._sending)
         self.exchange: WorkerExchange | None = None
 
     def run(self) -> None:
         """Run calls until the server closes the socket."""
         signal.signal(signal.SIGTERM, self._stop)
-        os.register_at_fork(before=_hold_sigterm, after_in_parent=_take_sigterm, after_in_child=_leave_sigterm)
+        os.register_at_fork(before=_hold_sigterm, after_in_parent=_take_sigterm, after_in_child=self._become_child)
         while not self._is_stopped and isinstance(message := self._read(), Run):
             self._is_running = True
             done = self._done(message)
             self._is_running = False
-            self.exchange = None
+            if self._is_child:
+                why = "" if done.error is None else f"\n{done.error.trace}"
+                raise RuntimeError(f"a child process that the tool {message.tool} has forked did not end{why}")
             with suppress(Exception):  # a tool may have closed or replaced it
                 sys.stdout.flush()
-            self._send(done)
+            with self._sending:
+                self._progress.flush()
+                self._send(done)
+                self._end_call()
         for lifespan in self._lifespans:
             self._run(lifespan.release(self))
+
+    def _end_call(self) -> None:
+        # Threads and tasks that the function has left behind must not speak in the next call.
+        exchange, self.exchange = self.exchange, None
+        if exchange is not None:
+            exchange.call.session.cancel(exchange.call.id)
+
+    def _become_child(self) -> None:
+        # The server would take what a child says for the answer to this call or the next one.
+        self._is_child = True
+        self._socket.close()
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        _take_sigterm()
 
     def _stop(self, number: int, frame: FrameType | None) -> None:
         # End the call by a cancellation, so that its `finally` blocks run, and then the process.
@@ -181,11 +196,8 @@ class Worker:
             data = _encoded(result)
             if len(data) > run.most:
                 raise ToolError(str(ResultTooLarge(len(data), run.most)))
-            self._progress.flush()
             return Done(Raw(data), name, kept=self._kept())
         except BaseException as error:
-            with suppress(OSError):
-                self._progress.flush()
             kept = self._kept()
             exchange = self.exchange
             if isinstance(error, InputRequired) and kept is None and exchange is not None and exchange.asking.kept:
@@ -261,43 +273,49 @@ class Worker:
         with self._sending:
             self._socket.sendall(frame)
 
-    def say(self, what: str, body: Any) -> None:
-        """Have the server do something. Raises the errors of msgspec for a value that is not JSON."""
+    def say(self, call: Call, what: str, body: Any) -> None:
+        """Have the server do something for a call. Raises the errors of msgspec for a value that is not JSON."""
         say = Say(what, Raw(encode(body)))
-        if what == _PROGRESS:
-            self._progress.put(say)
-        else:
-            self._progress.flush()
-            self._send(say)
+        with self._sending:
+            if not call.is_open:
+                return
+            if what == _PROGRESS:
+                self._progress.put(say)
+            else:
+                self._progress.flush()
+                self._send(say)
 
-    def _ask(self, what: str, body: Any) -> int:
-        self._progress.flush()
+    def _ask(self, call: Call, what: str, body: Any) -> int:
         number = next(self._numbers)
-        self._send(Ask(number, what, Raw(encode(body)), self._kept()))
+        with self._sending:
+            if not call.is_open:
+                raise LocalProtocolError("the call has ended")
+            self._progress.flush()
+            self._send(Ask(number, what, Raw(encode(body)), self._kept()))
         return number
 
-    def ask_now(self, what: str, body: Any) -> Raw:
+    def ask_now(self, call: Call, what: str, body: Any) -> Raw:
         """Have the server do something, and wait for the reply without the event loop. Raises its exception."""
         task = self.task
         if task is not None and threading.current_thread() is not threading.main_thread():
-            return cast(Raw, ThreadCall(self.ask(what, body), task.get_loop()).result())
-        number = self._ask(what, body)
+            return cast(Raw, ThreadCall(self.ask(call, what, body), task.get_loop()).result())
+        number = self._ask(call, what, body)
         while number not in self._replies:
             with self._reading:
                 if number not in self._replies:
                     self._take(self._read())
         return _result_of(self._replies.pop(number))
 
-    async def ask(self, what: str, body: Any) -> Raw:
+    async def ask(self, call: Call, what: str, body: Any) -> Raw:
         """The same as `ask_now`, in the event loop if there is one."""
         if self.task is None:
-            return self.ask_now(what, body)
-        number = self._ask(what, body)
+            return self.ask_now(call, what, body)
+        number = self._ask(call, what, body)
         self._waiting[number] = waiting = asyncio.get_running_loop().create_future()
         try:
             return _result_of(await waiting)
         except asyncio.CancelledError:
-            self.say("forget", number)
+            self.say(call, "forget", number)
             raise
         finally:
             del self._waiting[number]
@@ -337,9 +355,10 @@ def _encoded(result: CallToolResult) -> bytes:
 
 class _Progress:
     # Sends progress. What comes too fast is held back, until the next thing is sent or a moment later.
-    def __init__(self, send: Callable[[Say], None]) -> None:
+    # `lock` is also held to send anything else.
+    def __init__(self, send: Callable[[Say], None], lock: Any) -> None:
         self._send = send
-        self._lock = threading.RLock()
+        self._lock = lock
         self._held: Say | None = None
         self._left = _PROGRESS_RATE
         self._at = time.monotonic()
@@ -384,8 +403,9 @@ class _NoLoop:
 class ServerPeer:
     """The server as the `Peer` and the channel of a call in a worker."""
 
-    def __init__(self, worker: Worker, origin: Origin) -> None:
+    def __init__(self, worker: Worker, call: Call, origin: Origin) -> None:
         self.worker = worker
+        self.call = call
         self.channel = self
         self._origin = origin
 
@@ -400,7 +420,7 @@ class ServerPeer:
 
     def close_stream(self, request_id: object) -> None:
         """See `ResumableChannel`."""
-        self.worker.say("close_stream", None)
+        self.worker.say(self.call, "close_stream", None)
 
     def is_away(self, request_id: object) -> bool:
         """See `ResumableChannel`. The server sends the heartbeats."""
@@ -408,11 +428,11 @@ class ServerPeer:
 
     def notify_nowait(self, method: str, params: Any, related_request: Call | None = None) -> None:
         """See `Peer`."""
-        self.worker.say(method, params)
+        self.worker.say(self.call, method, params)
 
     async def notify(self, method: str, params: Any, related_request: Call | None = None) -> None:
         """See `Peer`."""
-        self.worker.say(method, params)
+        self.worker.say(self.call, method, params)
 
     def as_json(self, data: Any) -> Any:
         """See `Peer`."""
@@ -429,18 +449,18 @@ class ServerAsking(Asking):
 
     def can_ask(self, question: Question) -> bool:
         """See `Asking`."""
-        return decode(self._worker.ask_now("can_ask", _as_data(question)), type=bool)
+        return decode(self._worker.ask_now(self._call, "can_ask", _as_data(question)), type=bool)
 
     async def ask(self, questions: Mapping[str, Question], timeout: float | None) -> dict[str, Any]:
         """See `Asking`."""
         data = {key: _as_data(question) for key, question in questions.items()}
-        raw = await self._worker.ask("ask", [data, timeout])
+        raw = await self._worker.ask(self._call, "ask", [data, timeout])
         answers = decode(raw, type=dict[str, Raw])
         return {key: _read_answer(question, answers[key]) for key, question in questions.items()}
 
     def require(self, question: Question, key: str | None) -> NoReturn:
         """See `Asking`."""
-        self._worker.ask_now("require", [_as_data(question), key])
+        self._worker.ask_now(self._call, "require", [_as_data(question), key])
         raise AssertionError("the server lets nothing go on after `require`")
 
     async def put(self, questions: dict[str, Question], timeout: float | None) -> dict[str, Any]:
@@ -461,12 +481,13 @@ class ServerTask:
 
     def __init__(self, worker: Worker, call: Call) -> None:
         self._worker = worker
+        self._call = call
         self._has_token = call.meta is not None and call.meta.progress_token is not None
 
     @property
     def id(self) -> str | None:
         """See `CallTask`."""
-        return decode(self._worker.ask_now("task_id", None), type=str | None)
+        return decode(self._worker.ask_now(self._call, "task_id", None), type=str | None)
 
     def entered(self) -> None:
         """See `CallTask`. The server has called it."""
@@ -475,12 +496,12 @@ class ServerTask:
         """See `CallTask`. With a token the context sends it anyway."""
         if not self._has_token and math.isfinite(progress):
             params = ProgressParams(progress_token="", progress=progress, total=total, message=message)
-            self._worker.say(_PROGRESS, as_json(params, to_builtins))
+            self._worker.say(self._call, _PROGRESS, as_json(params, to_builtins))
 
     def takes_log(self, level: Any, data: object, logger: str | None) -> bool:
         """See `CallTask`. The server decides who gets the message."""
         message = LogMessageParams(level=level, data=as_json(data, to_builtins), logger=logger)
-        self._worker.say("notifications/message", message)
+        self._worker.say(self._call, "notifications/message", message)
         return True
 
     def asking_for(self, call: Call, peer: Any) -> Asking:
@@ -489,7 +510,7 @@ class ServerTask:
 
     async def become(self, message: str) -> None:
         """See `CallTask`."""
-        await self._worker.ask("become_task", message)
+        await self._worker.ask(self._call, "become_task", message)
 
 
 def _as_data(question: Question) -> dict[str, Any]:
@@ -528,7 +549,7 @@ class WorkerExchange(Exchange, eq=False):
         session.in_flight.by_id[call.id] = call
 
         fields = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in data.headers.items()]
-        peer = ServerPeer(worker, Origin(cast(Any, data.transport), _user(data.user, worker), fields))
+        peer = ServerPeer(worker, call, Origin(cast(Any, data.transport), _user(data.user, worker, call), fields))
         exchange = cls(call, cast(Any, peer))
         exchange._asking = ServerAsking(call, peer, data.kept)
         exchange.had_kept = bool(data.kept)
@@ -548,10 +569,10 @@ class WorkerExchange(Exchange, eq=False):
 
     async def notify(self, method: str, params: Any) -> None:
         """See `Exchange`."""
-        await self.peer.worker.ask("notify", [method, params])  # type: ignore[attr-defined]
+        await self.peer.worker.ask(self.call, "notify", [method, params])  # type: ignore[attr-defined]
 
 
-def _user(data: UserData | None, worker: Worker) -> Principal:
+def _user(data: UserData | None, worker: Worker, call: Call) -> Principal:
     if data is None:
         return ANONYMOUS
     user = Principal(
@@ -564,6 +585,6 @@ def _user(data: UserData | None, worker: Worker) -> Principal:
     )
 
     async def upstream() -> str:
-        return decode(await worker.ask("upstream_token", None), type=str)
+        return decode(await worker.ask(call, "upstream_token", None), type=str)
 
     return user.with_upstream(upstream) if data.has_upstream else user

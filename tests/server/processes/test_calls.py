@@ -162,6 +162,27 @@ async def test_what_it_has_started_is_gone(processes: Server) -> None:
         await until(lambda: not is_alive(child))
 
 
+@pytest.mark.parametrize("how", ["returns", "raises"])
+async def test_a_forked_child_does_not_answer(processes: Server, how: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither its own call nor, as a result that comes too late, the next one."""
+    monkeypatch.setattr(os, "cpu_count", lambda: 1)
+    async with wire_to(processes) as wire:
+        assert await wire.text("fork", how=how) == "1"
+        assert await wire.text("add", a=1, b=2) == "3"
+
+
+async def test_what_a_call_has_left_does_not_speak_in_the_next_one(
+    processes: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "cpu_count", lambda: 1)
+    async with wire_to(processes, capabilities={"roots": {}}) as wire:
+        assert await wire.text("leave_a_thread") == "left"
+        meta = {"progressToken": "second", "io.modelcontextprotocol/logLevel": "debug"}
+        result = await wire.call("let_it_speak", meta)
+        assert result["content"][0]["text"] == "the call has ended"
+        assert [each["params"]["progress"] for each in wire.heard] == [1, 2]
+
+
 @pytest.mark.parametrize(
     ("tool", "arguments", "said"),
     [
