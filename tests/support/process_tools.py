@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from mcpd import Context, Depends, Server, SyncContext, sample, text, view_result
-from mcpd import Context, Depends, Server, SyncContext, sample, text
 from mcpd.errors import LocalProtocolError, ToolError
 from mcpd.types import CallToolResult
 
