@@ -275,6 +275,8 @@ class Meter(HookedObserver):
         self._open: dict[str, int] = {}
         self._refused: dict[str, int] = {}
         self._commands: dict[tuple[str, str], _Series] = {}
+        self._tasks_created: dict[str, int] = {}
+        self._tasks_ended: dict[tuple[str, str], _Series] = {}
         self._hooks: dict[str, _MeterHooks] = {}
         self._folding = Lock()
 
@@ -305,6 +307,13 @@ class Meter(HookedObserver):
         if series is None:
             series = self._commands[command, error] = _Series(SHORT_BOUNDS)
         series.observe(seconds)
+
+    def task_changed(self, tool: str, status: str | None, seconds: float) -> None:
+        label = self._tool_label(tool)
+        if status is None:
+            self._tasks_created[label] = self._tasks_created.get(label, 0) + 1
+        else:
+            self._tasks_ended.setdefault((label, status), _Series()).observe(seconds)
 
     def session_opened(self, transport: str) -> None:
         """Count a session that is open. It has no version yet."""
@@ -337,7 +346,7 @@ class Meter(HookedObserver):
     def fold(self) -> None:
         """Sort waiting values into the buckets, so that they take little memory. Call it once a second."""
         with self._folding:
-            for series in [*self._series.values(), *self._commands.values()]:
+            for series in [*self._series.values(), *self._commands.values(), *self._tasks_ended.values()]:
                 series.fold()
 
     def families(self) -> list[Family]:
@@ -352,6 +361,13 @@ class Meter(HookedObserver):
         commands = [
             series.sample(_present(("command", key[0]), ("error_type", key[1])))
             for key, series in list(self._commands.items())
+        ]
+        created = [
+            Sample(_present(("gen_ai_tool_name", tool)), count) for tool, count in [*self._tasks_created.items()]
+        ]
+        ended = [
+            series.sample(_present(("gen_ai_tool_name", tool), ("status", status)))
+            for (tool, status), series in list(self._tasks_ended.items())
         ]
         refused = [Sample((("reason", reason),), count) for reason, count in list(self._refused.items())]
         return [
@@ -371,6 +387,10 @@ class Meter(HookedObserver):
             Family(
                 "mcpd_backplane_command_seconds", "histogram", "How long the backplane took to answer.",
                 tuple(commands), bounds=SHORT_BOUNDS,
+            ),
+            Family("mcpd_tasks_created", "counter", "Calls that became tasks.", tuple(created)),
+            Family(
+                "mcpd_task_duration_seconds", "histogram", "How long tasks took, by their final status.", tuple(ended),
             ),
         ]  # fmt: skip
 

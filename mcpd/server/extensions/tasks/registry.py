@@ -135,16 +135,22 @@ class Tasks:
                 self._store = TaskStore(backplane, self.lease, self._namespace)
         return self._store
 
+    @property
+    def is_memory(self) -> bool:
+        """Whether the store is this process's memory, where nothing has to be waited for."""
+        return self.store.is_memory
+
     async def open(self) -> None:
         """Listen to other nodes, and look for tasks of nodes that have died. Safe to call again."""
         store = self.store
-        if self._opening is None:
-            self._opening = asyncio.ensure_future(self._open(store))
-        await asyncio.shield(self._opening)
-
-    async def _open(self, store: TaskStore) -> None:
         if store.is_memory:
             return
+        if self._opening is None:
+            self._opening = asyncio.ensure_future(self._open(store))
+        if not self._opening.done():
+            await asyncio.shield(self._opening)
+
+    async def _open(self, store: TaskStore) -> None:
         try:
             await store.listen(self._hear, self._look_at_all)
         except BackplaneAway as error:
@@ -541,6 +547,8 @@ class Tasks:
     # -- telling -----------------------------------------------------------------------------
 
     def _log(self, record: Record, event: str) -> None:
+        if not log.isEnabledFor(logging.INFO):
+            return
         took = (self.clock() - record.created) * 1000
         log.info(
             "task %s %s (tool %s, owner %s, %.0f ms)",

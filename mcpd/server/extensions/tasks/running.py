@@ -221,7 +221,8 @@ class TaskRun:
     `must` it becomes one at once. With `has_text` the client accepts no tasks, and receives a text with the id.
     """
 
-    __slots__ = ("_after", "_announced", "_is_counted", "_is_due", "_must", "_news", "_noted", "_stopped", "_timer",
+    __slots__ = ("_after", "_announced", "_announcing", "_is_begun", "_is_counted", "_is_refused", "_must", "_news",
+                 "_noted", "_seed", "_stopped", "_timer",
                  "call", "caller", "exchange", "form", "has_text", "host", "immediate", "is_listed", "is_open",
                  "message", "node", "outer", "owner", "params", "peer", "record", "retries", "tasks", "view",
                  "view_until", "wish", "work")  # fmt: skip
@@ -253,7 +254,10 @@ class TaskRun:
         self._after: float | None = None
         self._must = False
         self._is_counted = False
-        self._is_due = False
+        self._is_begun = False
+        self._is_refused = False
+        self._seed: Record | None = None
+        self._announcing: asyncio.Task[None] | None = None
         self._announced: asyncio.Future[bool] | None = None
         self._news: asyncio.Future[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -285,23 +289,27 @@ class TaskRun:
         try:
             while True:
                 await self._news
-                self._news = loop.create_future()
-                if self._is_due and not work.done():
-                    self._is_due = False
-                    if await self._announce():
-                        return self._told()
+                if self._seed is not None:
+                    return self._told()
                 if work.done():
                     return self._direct(work)
-        except BaseException as error:
-            if not work.done():
-                work.cancel()
-                self._settle(False)
-                await asyncio.wait((work,))
-            if isinstance(error, asyncio.CancelledError) and not work.cancelled():
-                work.exception()  # so that asyncio does not report it
+                self._news = loop.create_future()
+        except BaseException:
+            self._give_up(work)
+            await asyncio.wait((work,))
             raise
         finally:
             self._news = None
+
+    def _give_up(self, work: asyncio.Task[Any]) -> None:
+        # The client has left before it was told of a task: there is none (TASK-047).
+        if self._announcing is not None:
+            self._announcing.cancel()
+        if self._seed is not None:
+            self.tasks.spawn(self.tasks.discard(self, self._seed))
+            self.stop(None)
+        work.cancel()
+        work.add_done_callback(_retrieve)
 
     def _wake(self, _: object = None) -> None:
         news = self._news
@@ -313,10 +321,13 @@ class TaskRun:
         outer = self.outer
         assert outer is not None
         outer.call.denied = self.call.denied
+        if self._stopped is not None:
+            raise self._stopped
         asking = self.exchange.asked
         if isinstance(asking, TaskAsking):
             outer.use(asking.before)
         self._close()
+        self._let_go()
         return work.result()
 
     def _count(self, is_working: bool) -> None:
@@ -336,12 +347,17 @@ class TaskRun:
             self._timer.cancel()
             self._timer = None
 
+    def _let_go(self) -> None:
+        # The exchange refers to this run. Without the way back no garbage collector is needed to free both.
+        self.exchange = self.peer = self.call = None  # type: ignore[assignment]
+
     # -- becoming a task ---------------------------------------------------------------------
 
     def entered(self) -> None:
         """The tool begins. Its time is counted from now on."""
-        if self._announced is not None or self._timer is not None or self.outer is None:
+        if self._is_begun:
             return  # middleware has called it again
+        self._is_begun = True
         if self._must:
             self._admit()
             self._come_due()
@@ -354,27 +370,36 @@ class TaskRun:
 
     def _come_due(self) -> None:
         self._timer = None
-        if self._announced is None:
+        if self._announced is not None or self._is_refused or self.outer is None:
+            return
+        if self.tasks.is_memory:
+            # It never waits, and saves the turns of the loop that most of a short task would be.
+            run_now(self._announce())
+        else:
             self._announced = self.peer.loop.create_future()
-            self._is_due = True
-            self._wake()
+            self._announcing = self.peer.loop.create_task(self._announce())
 
     def _settle(self, is_task: bool) -> None:
-        if self._announced is not None and not self._announced.done():
-            self._announced.set_result(is_task)
-        if is_task:
-            self._announced = None
+        self._is_refused = not is_task
+        self._announcing = None
+        announced, self._announced = self._announced, None
+        if announced is not None:
+            announced.set_result(is_task)
+        self._wake()
 
     async def become(self, message: str) -> None:
         if self.outer is None or self.has_text:
             if message:
                 self.message = message
+                if self._seed is not None:
+                    self.immediate = message  # the call is not answered yet
                 self.progress_noted()
             return
         if message:
             self.message = self.immediate = message
         if self._timer is not None:
             self._timer.cancel()
+        self._is_begun = True
         self._come_due()
         await self.is_task()
 
@@ -384,8 +409,8 @@ class TaskRun:
             return self.record is not None
         return await asyncio.shield(self._announced)
 
-    async def _announce(self) -> bool:
-        # Store the task. Returns False if the call must be answered directly.
+    async def _announce(self) -> None:
+        # Store the task; it then is the answer to the call.
         tasks, outer = self.tasks, self.outer
         assert outer is not None
         now = tasks.clock()
@@ -401,17 +426,20 @@ class TaskRun:
             if not self._must:
                 self._admit()
             await tasks.create(self, record)
-        except (InternalError, BackplaneAway) as error:
+        except (InternalError, BackplaneAway):
             self._count(False)
-            if self._must:
-                raise InternalError("The store of tasks cannot be reached: try again later") from error
             self._settle(False)
-            return False
+            if self._must and self.work is not None:
+                self._stopped = InternalError("The store of tasks cannot be reached: try again later")
+                self.work.cancel()
+            return
         except BaseException:
             if record.id:
                 tasks.spawn(tasks.discard(self, record))
+            self._settle(False)
             raise
-        self.record, self.node = record, record.node
+        self.record = self._seed = record
+        self.node = record.node
         if self.host.lifespan is not None:
             self.host.lifespan.hold(self)
         self.peer.answered(stays=self.form.stays(outer.call))
@@ -421,7 +449,6 @@ class TaskRun:
         self.outer = None
         self._forget_message()
         self._settle(True)
-        return True
 
     def _forget_message(self) -> None:
         # The message may be large, and the task outlives it, so only the names of the tool and the client are kept.
@@ -444,7 +471,7 @@ class TaskRun:
 
     def _told(self) -> Any:
         # Return the answer to the call that has become a task.
-        record = self.record
+        record, self._seed = self._seed, None
         assert record is not None
         if self.has_text:
             text = (
@@ -452,7 +479,8 @@ class TaskRun:
                 "wait for the result, or task_cancel to stop it."
             )
             return CallToolResult(content=[TextContent(text)])
-        return self.form.seed(record, self.tasks.clock(), self.immediate)
+        record.message = record.message or self.message
+        return self.form.seed(record, record.created, self.immediate)
 
     def begin_again(self, record: Record, kept: Mapping[str, Any], handler: Handler) -> None:
         """Run a task that another node has begun."""
@@ -511,6 +539,7 @@ class TaskRun:
         finally:
             if self.is_open:
                 self._over()
+            self._let_go()
             if self.host.lifespan is not None:
                 await self.host.lifespan.release(self)
 
@@ -545,7 +574,8 @@ class TaskRun:
                 self._over()
         else:
             self._stopped = error
-        self.exchange.end()
+        if self.exchange is not None:
+            self.exchange.end()
         if self.work is not None:
             self.work.cancel()
 
@@ -595,6 +625,20 @@ class TaskRun:
         """Ask the client through the record."""
         assert self.id is not None
         return await self.tasks.questions.ask(self.id, questions)
+
+
+def run_now(work: Coroutine[Any, Any, None]) -> None:
+    """Run a coroutine that waits for nothing."""
+    try:
+        work.send(None)
+    except StopIteration:
+        return
+    raise RuntimeError("it waits")
+
+
+def _retrieve(work: asyncio.Task[Any]) -> None:
+    if not work.cancelled():
+        work.exception()  # marks it as retrieved
 
 
 class _Meta(Struct):
