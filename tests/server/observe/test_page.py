@@ -47,6 +47,8 @@ async def everything() -> list[Family]:
         await session.ask("no/such")
         await port.ask(session.delete())
         meter.backplane_answered("get", 0.1, "away")
+        meter.task_changed("echo", None, 0.0)
+        meter.task_changed("echo", "completed", 0.1)
         return report.families()
 
 

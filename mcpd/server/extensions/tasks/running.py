@@ -13,17 +13,16 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Mapping
-from functools import cache, lru_cache, partial
+from functools import partial
 from types import CoroutineType, SimpleNamespace
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
-from msgspec import Raw, Struct, field, to_builtins
-from msgspec.json import Decoder
+from msgspec import Raw
 
-from mcpd.errors import InternalError, LocalProtocolError, MethodNotFound, MissingExtension, ProtocolError, ToolError
+from mcpd.errors import InternalError, MethodNotFound, MissingExtension, ProtocolError
 from mcpd.protocol.envelope import ClientIdentity, Opening
-from mcpd.protocol.jsonrpc import Id, as_json, encode
-from mcpd.protocol.principal import ANONYMOUS, Origin, Transport
+from mcpd.protocol.jsonrpc import encode
+from mcpd.protocol.principal import Origin
 from mcpd.protocol.printable import printable
 from mcpd.protocol.session import Call, Session
 from mcpd.protocol.types.base import NO_JSON, RequestMeta
@@ -31,7 +30,7 @@ from mcpd.protocol.types.features import CallToolParams, CallToolResult, TextCon
 from mcpd.protocol.types.tasks import TASKS
 from mcpd.protocol.versions import table
 from mcpd.server.backplane.base import BackplaneAway
-from mcpd.server.context.asking import Asking, asking_for
+from mcpd.server.context.asking import Asking
 from mcpd.server.context.exchange import Exchange, Handler
 from mcpd.server.context.peer import InputRequired, TaskHandedOver, questions_of
 from mcpd.server.dispatcher.connection import error_of
@@ -39,14 +38,12 @@ from mcpd.server.registry.tools import failed
 from .methods import form_of
 from .record import Outcome, Record, Restart, outcome_of
 from .registry import Tasks, identity_of
+from .stand_ins import QuietChannel, Refusing, TaskAsking, TaskCall, TaskPeer
 
 if TYPE_CHECKING:
-    from mcpd.protocol.channel import Channel
     from mcpd.protocol.types.base import LogLevel
-    from mcpd.protocol.types.interaction import InputRequiredResult, ListenResult, SubscriptionFilter
     from mcpd.server.context.peer import Peer
     from mcpd.server.context.questions import Question
-    from mcpd.server.context.request_state import RequestStateCodec
     from mcpd.server.extensions.base import ExtensionHost
     from .settings import TaskTool
 
@@ -55,163 +52,6 @@ log = logging.getLogger("mcpd.tasks")
 # Seconds between two changes of a status message (TASK-052).
 _NOTE_EVERY = 1.0
 _LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "notice": logging.INFO, "warning": logging.WARNING}
-
-
-class Refusing(Struct, eq=False):
-    """The task of a call that is refused, because its client or its tool requires the other way to answer it."""
-
-    error: ProtocolError
-    id: str | None = None
-
-    def entered(self) -> None:
-        raise self.error
-
-    def progress(self, progress: float, total: float | None, message: str | None) -> None:
-        """Nothing runs, so nothing is reported."""
-
-    def takes_log(self, level: LogLevel, data: object, logger: str | None) -> bool:
-        return False
-
-    def asking_for(self, call: Call, peer: Peer) -> Asking:
-        return asking_for(call, peer)
-
-    async def become(self, message: str) -> None:
-        """Nothing runs, so nothing becomes a task."""
-
-
-class TaskCall(Call, eq=False):
-    """The call as the work sees it: open until the task ends, even if the connection ends earlier."""
-
-    run: TaskRun | None = None
-
-    @property
-    def is_open(self) -> bool:
-        return self.run is not None and self.run.is_open
-
-
-class _Quiet(Struct, eq=False):
-    # The channel of a task whose request was answered. It only remembers the origin of the request.
-    _origin: Origin
-    is_congested: bool = False
-    is_multiplexed: bool = False
-
-    def origin(self, related_request_id: Id | None = None) -> Origin:
-        return self._origin
-
-    def send(self, frame: bytes, related_request_id: Id | None = None, method: str | None = None) -> None:
-        """Drop the frame."""
-
-    send_separately = send
-
-    async def drain(self) -> None:
-        """Nothing is queued."""
-
-    async def aclose(self, reason: str = "") -> None:
-        """There is nothing to close."""
-
-
-@cache
-def _plain_channel(transport: Transport) -> _Quiet:
-    return _Quiet(Origin(transport))
-
-
-class TaskPeer:
-    """The connection as the work sees it. It forgets the real connection when the request is answered."""
-
-    __slots__ = ("_real", "_run", "channel", "loop")
-
-    def __init__(self, run: TaskRun, real: Peer | None, channel: Channel) -> None:
-        self._run = run
-        self._real = real
-        self.loop = asyncio.get_running_loop()
-        self.channel = channel
-
-    @property
-    def real_or_none(self) -> Peer | None:
-        """The real connection, if messages of the task are sent on it."""
-        return self._real
-
-    @property
-    def real(self) -> Peer:
-        """The real connection. Raises LocalProtocolError if the task has none."""
-        if self._real is None:
-            raise LocalProtocolError("a task has no connection to its client")
-        return self._real
-
-    def answered(self, *, stays: bool) -> None:
-        """Forget the request, which was answered, and the connection too unless it `stays` in use for the task."""
-        origin = self.real.channel.origin(self._run.call.id)
-        fields = tuple((name.encode("latin-1"), value.encode("latin-1")) for name, value in origin.headers().items())
-        is_plain = not fields and origin.user is ANONYMOUS
-        self.channel = (
-            _plain_channel(origin.transport) if is_plain else _Quiet(Origin(origin.transport, origin.user, fields))
-        )
-        if not stays:
-            self._real = None
-
-    def notify_nowait(
-        self, method: str, params: Any, related_request: Call | None = None
-    ) -> Coroutine[Any, Any, None] | None:
-        run = self._run
-        if run.outer is not None:
-            return self.real.notify_nowait(method, params, None if related_request is None else run.outer.call)
-        if self._real is None or run.has_text or not run.is_open:
-            return None
-        return run.form.say(run, self._real, method, params)
-
-    async def notify(self, method: str, params: Any, related_request: Call | None = None) -> None:
-        pause = self.notify_nowait(method, params, related_request)
-        if pause is not None:
-            await pause
-
-    def as_json(self, data: Any) -> Any:
-        return as_json(data, to_builtins) if self._real is None else self._real.as_json(data)
-
-    async def request(self, method: str, params: Any, related_request: Call, timeout: float | None) -> Raw:
-        related = related_request if self._run.outer is None else self._run.outer.call
-        return await self.real.request(method, params, related, timeout)
-
-    def listen(self, call: Call, wanted: SubscriptionFilter) -> Coroutine[Any, Any, ListenResult]:
-        return self.real.listen(call, wanted)
-
-    @property
-    def state_codec(self) -> RequestStateCodec:
-        return self.real.state_codec
-
-
-class TaskAsking(Asking):
-    """Questions of the work. They are sent as in any call, and put into the record once the call is a task."""
-
-    def __init__(self, run: TaskRun, before: Asking | None) -> None:
-        super().__init__(run.call, run.peer)
-        self._run = run
-        self.before = asking_for(run.call, run.peer) if before is None else before
-        self.kept = self.before.kept
-
-    def can_ask(self, question: Question) -> bool:
-        return self.before.can_ask(question)
-
-    async def put(self, questions: dict[str, Question], timeout: float | None) -> dict[str, Any]:
-        run = self._run
-        if not await run.is_task() or (run.has_text and run.peer.real_or_none is not None):
-            return await self.before.put(questions, timeout)
-        if run.has_text:
-            raise ToolError("This client takes no tasks, so it cannot be asked any more")
-        return await run.ask(questions)
-
-    def require(self, question: Question, key: str | None) -> NoReturn:
-        if self._run.outer is None:
-            raise ToolError(f"The user must visit this page first: {getattr(question.params, 'url', '')}")
-        self.before.require(question, key)
-
-    def required(self, questions: Mapping[str, Question]) -> InputRequiredResult:
-        return self.before.required(questions)
-
-    def missing(self, question: Question) -> Exception:
-        return self.before.missing(question)
-
-    def next_key(self) -> str:
-        return self.before.next_key()
 
 
 class TaskRun:
@@ -447,20 +287,11 @@ class TaskRun:
         if isinstance(asking, TaskAsking):
             asking.before.move(self.call, self.peer)
         self.outer = None
-        self._forget_message()
-        self._settle(True)
-
-    def _forget_message(self) -> None:
-        # The message may be large, and the task outlives it, so only the names of the tool and the client are kept.
-        call = self.call
-        self.params = call.params = CallToolParams(name=self.params.name)
-        raw = _decode_meta(call.raw).meta
-        if raw is NO_JSON:
-            call.source = Raw(b"{}")
-        else:
-            call.source, call.meta, call.identity = _description(bytes(raw))
+        self.call.forget_message(self.params.name)
+        self.params = self.call.params
         if self.work is not None:
             self.work.remove_done_callback(self._wake)
+        self._settle(True)
 
     def _restart(self) -> Restart:
         arguments = self.params.arguments
@@ -621,6 +452,12 @@ class TaskRun:
         )  # fmt: skip
         return True
 
+    def say(self, peer: Peer, method: str, params: Any) -> Coroutine[Any, Any, None] | None:
+        """Send a notification to the client, if it receives any for this task."""
+        if self.has_text or not self.is_open:
+            return None
+        return self.form.say(self, peer, method, params)
+
     async def ask(self, questions: Mapping[str, Question]) -> dict[str, Any]:
         """Ask the client through the record."""
         assert self.id is not None
@@ -639,27 +476,6 @@ def run_now(work: Coroutine[Any, Any, None]) -> None:
 def _retrieve(work: asyncio.Task[Any]) -> None:
     if not work.cancelled():
         work.exception()  # marks it as retrieved
-
-
-class _Meta(Struct):
-    meta: Raw = field(name="_meta", default=NO_JSON)
-
-
-_decode_meta = Decoder(_Meta).decode
-
-
-@lru_cache(256)
-def _description(raw: bytes) -> tuple[Raw, RequestMeta, ClientIdentity]:
-    # Return params that have only this `_meta`, and its contents. They are the same for all tasks of a client.
-    meta = _decode_description(raw)
-    return (
-        Raw(b'{"_meta":%b}' % raw),
-        meta,
-        ClientIdentity(raw_capabilities=meta.client_capabilities, raw_info=meta.client_info),
-    )
-
-
-_decode_description = Decoder(RequestMeta).decode
 
 
 # -- which calls -------------------------------------------------------------------------------
@@ -715,7 +531,7 @@ def run_again(tasks: Tasks, host: ExtensionHost, record: Record) -> None:
     params = CallToolParams(name=record.tool, arguments=Raw(restart.arguments))
     meta = RequestMeta(client_capabilities=capabilities, protocol_version=version.name)
     call = Call(record.id, "tools/call", session, Raw(b"{}"), version, params, meta)
-    nobody: Any = SimpleNamespace(loop=asyncio.get_running_loop(), channel=_Quiet(Origin("memory")))
+    nobody: Any = SimpleNamespace(loop=asyncio.get_running_loop(), channel=QuietChannel(Origin("memory")))
     run = TaskRun(tasks, host, Exchange(call, nobody), params, None)
     run.owner = run.caller = record.owner
     run.retries = record.retries
