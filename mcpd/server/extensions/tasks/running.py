@@ -210,7 +210,8 @@ class TaskRun:
 
     def _come_due(self) -> None:
         self._timer = None
-        if self._announced is not None or self._is_refused or self.outer is None:
+        is_done = self.work is not None and self.work.done()
+        if self._announced is not None or self._is_refused or self.outer is None or is_done:
             return
         if self.tasks.is_memory:
             # It never waits, and saves the turns of the loop that most of a short task would be.
