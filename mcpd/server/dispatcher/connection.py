@@ -534,7 +534,8 @@ class ServerConnection(Struct, eq=False, weakref=True):
         if related_request is None:
             return self._pause(None)
 
-        if params.__class__ is ProgressParams:
+        meta = related_request.meta
+        if params.__class__ is ProgressParams and meta is not None and meta.progress_token == params.progress_token:
             related_request.report, related_request.reported = params, perf_counter()
         related_request.bytes_sent += len(frame)
         needs_pause = related_request.bytes_sent > _YIELD_BYTES or self.channel.is_congested

@@ -97,8 +97,12 @@ def has_token(call: Call) -> bool:
 
 
 def rise(params: ProgressParams, call: Call) -> None:
-    """Raise the progress above the value of the last heartbeat, if the function has sent a smaller one."""
-    if call.beat is not None and params.progress <= call.beat:
+    """Raise the progress above the value of the last heartbeat, if the function has sent a smaller one.
+
+    On a call that waits for a task, the progress of the task has a token of its own, and is not changed.
+    """
+    is_own = call.meta is not None and call.meta.progress_token == params.progress_token
+    if is_own and call.beat is not None and params.progress <= call.beat:
         params.progress = call.beat = next_value(call.beat)
 
 

@@ -273,6 +273,39 @@ async def test_progress_keeps_its_token(open_wire: Any) -> None:
         assert (message["data"], message["_meta"]) == ("mind the gap", related(task_id))
 
 
+@each_wire
+async def test_a_wait_for_the_result_has_heartbeats(open_wire: Any) -> None:
+    """PROC-17, TASK-062: of its own token, whatever the task reports."""
+    server = Server("t")
+    server.heartbeat = 0.01
+    report, go = asyncio.Event(), asyncio.Event()
+
+    @server.tool(task="required")
+    async def tool(ctx: Context) -> str:
+        await report.wait()
+        await ctx.progress(0, 3, "frame")
+        await go.wait()
+        return ""
+
+    async with open_wire(server, LEGACY_TASKS) as wire:
+        params = {"name": "tool", "arguments": {}, "task": {}}
+        task_id = (await wire.result("tools/call", params, meta={"progressToken": "task"}))["task"]["taskId"]
+        result = wire.ask("tasks/result", {"taskId": task_id}, meta={"progressToken": "wait"})
+        heard: dict[str, list[Any]] = {"task": [], "wait": []}
+        while not heard["task"] or len(heard["wait"]) < 8:
+            message = await wire.receive()
+            if message["method"] == "notifications/progress":
+                heard[message["params"]["progressToken"]].append(message["params"])
+            if len(heard["wait"]) == 3:
+                report.set()
+        go.set()
+        await wire.answer(result)
+        assert [(one["progress"], one["message"]) for one in heard["task"]] == [(0, "frame")]
+        values = [one["progress"] for one in heard["wait"]]
+        assert values == sorted(set(values))
+        assert {one["message"] for one in heard["wait"]} == {"still running (0 s)"}
+
+
 async def test_the_list_has_all_of_the_requestor() -> None:
     """TASK-068, S25-131, S25-132, S25-140: in pages with opaque cursors; others are refused."""
     stage = TaskStage(tasks=TaskSettings(running_each=200, running=200))
