@@ -230,6 +230,42 @@ async def test_a_cancelled_call_and_a_subscription_send_none() -> None:
         wire.cancel(listening)
 
 
+async def test_a_call_sends_heartbeats_until_it_becomes_a_task() -> None:
+    """PROC-17, TASK-053: its own progress counts before that, and nothing is sent after its answer."""
+    server = Server("tasks")
+    server.heartbeat = 0.01
+    go = asyncio.Event()
+
+    @server.tool(task="auto", task_after=None)
+    async def renders(ctx: Context) -> str:
+        await ctx.progress(1, 3, "frame")
+        await go.wait()
+        await ctx.become_task()
+        await ctx.progress(2, 3, "frame")
+        return "done"
+
+    takes = {"extensions": {"io.modelcontextprotocol/tasks": {}}}
+    silent = Silent()
+    async with memory_wire(server, MODERN, capabilities=takes) as wire, memory_wire(silent.server, MODERN) as other:
+        asked = wire.ask("tools/call", {"name": "renders", "arguments": {}}, meta=TOKEN)
+        found = [await beat(wire) for _ in range(3)]
+        assert [params["total"] for params in found] == [3, 3, 3]
+        assert 1 == found[0]["progress"] < found[1]["progress"] < found[2]["progress"] < 2
+        go.set()
+        task_id = (await wire.answer(asked))["result"]["taskId"]
+        wire.heard.clear()
+        silent.call(other, meta=TOKEN)
+        for _ in range(5):
+            await beat(other)
+        await wire.quiet()
+        await until_completed(wire, task_id)
+
+
+async def until_completed(wire: Wire, task_id: str) -> None:
+    while (await wire.result("tasks/get", {"taskId": task_id}))["status"] != "completed":
+        await turns()
+
+
 async def test_a_quick_call_starts_no_timer() -> None:
     silent = Silent(3600)
     async with memory_wire(silent.server, MODERN) as wire:
