@@ -169,7 +169,9 @@ class LoopWatch:
                 self._loop.call_soon_threadsafe(turned.set)
             except RuntimeError:  # the loop is closed
                 return
-            if not turned.wait(BLOCKED_SECONDS) and not self._is_over.is_set():
+            # The second wait is for a process that was stopped and goes on: its loop has had no time since.
+            is_blocked = not turned.wait(BLOCKED_SECONDS - _WATCH_SECONDS) and not turned.wait(_WATCH_SECONDS)
+            if is_blocked and not self._is_over.is_set():
                 log.error(
                     "The event loop has been blocked for %g s by %s, and no other call is answered meanwhile. Use def "
                     "instead of async def, or await code that does not block.",

@@ -296,7 +296,7 @@ import threading
 from mcpd import Server
 from mcpd.server import shutdown
 
-shutdown.BLOCKED_SECONDS = 0.1
+shutdown.BLOCKED_SECONDS, shutdown._WATCH_SECONDS = 0.1, 0.05
 was_logged = threading.Event()
 
 class Wakes(logging.Handler):
