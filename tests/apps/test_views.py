@@ -5,6 +5,7 @@ What a page does in itself is in test_views_pages.py, what it withstands in test
 
 from __future__ import annotations
 
+import asyncio
 import importlib.util
 from functools import partial
 from pathlib import Path
@@ -20,7 +21,7 @@ from support.page_stage import showing
 from support.pages import Pages
 from support.views_stage import CALLED, DARK, FORM_TOOL, LIGHT, MARKDOWN, SAMPLES, look, png
 
-from mcpd import ImageContent, Server, ViewResult, view_result
+from mcpd import Context, ImageContent, Server, ViewResult, view_result
 from mcpd.apps.host.view.context import HostContext
 from mcpd.apps.host.view.events import Closed, Finding
 from mcpd.server.extensions.ui.pages import page as make_page
@@ -217,3 +218,24 @@ async def test_the_example(chromium: Chromium, pages: Pages, tool: str) -> None:
                 "document.querySelector('.wrong:not([hidden])')?.textContent === 'only 18 of Spade are left'"
             )
         Scene(show.page, show.page.main, frame).clean()
+
+
+async def test_the_progress_of_a_task_of_ours(chromium: Chromium, pages: Pages) -> None:
+    """In a host without tasks the page waits for the result: from the text that the server gives to the table."""
+    gate = asyncio.Event()
+    server = Server("slow", task_fallback="poll")
+    server.extensions["io.modelcontextprotocol/tasks"].fallback_after = 0.0  # type: ignore[attr-defined]
+
+    @server.tool(task="auto", view="table")
+    async def table(ctx: Context) -> list[dict[str, str]]:
+        await ctx.progress(3, total=40, message="frame")
+        await gate.wait()
+        return [{"city": "Oslo"}]
+
+    async with showing(chromium, pages, server, version="2025-06-18") as show:
+        await show.view(await show.host.call_tool("table", {}), keep=True)
+        frame = await show.page.frame("/view")
+        await frame.until("document.querySelector('.state progress')?.value === 3")
+        assert await frame.text(".state span") == "frame"
+        gate.set()
+        await frame.until("document.querySelector('tbody tr')")

@@ -61,7 +61,9 @@ class Show:
 
 
 @contextlib.asynccontextmanager
-async def showing(chromium: Chromium, pages: Pages, server: Server, **hooks: Any) -> AsyncIterator[Show]:
+async def showing(
+    chromium: Chromium, pages: Pages, server: Server, *, version: str | None = None, **hooks: Any
+) -> AsyncIterator[Show]:
     """A host of this server, whose hooks allow everything and note it."""
     pages.put("/page", RELAY.read_text(encoding="utf-8"))
     show: Show
@@ -78,6 +80,6 @@ async def showing(chromium: Chromium, pages: Pages, server: Server, **hooks: Any
         **hooks,
     }
     async with chromium.page(width=800, height=900) as page:
-        async with Host(server, hooks=Hooks(**given), options=HostOptions(context=CONTEXT)) as host:
+        async with Host(server, hooks=Hooks(**given), options=HostOptions(context=CONTEXT, version=version)) as host:
             show = Show(host, page, pages)
             yield show
