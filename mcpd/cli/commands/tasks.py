@@ -12,7 +12,7 @@ from mcpd.cli.options import client_command, flag_option, json_option, server_op
 from mcpd.cli.talk.connecting import open_client, run
 from mcpd.cli.talk.questions import Questions
 from mcpd.cli.talk.terminal import Terminal
-from mcpd.cli.talk.words import WrongUse
+from mcpd.cli.talk.words import WrongUse, looks_like_target
 from mcpd.errors import ConfigurationError, LocalProtocolError, RemoteError
 from mcpd.protocol.printable import printable
 from mcpd.protocol.types.tasks import FINAL
@@ -144,8 +144,8 @@ def _split(words: list[str], command: tuple[str, ...]) -> tuple[str | None, str]
     most = 1 if command else 2
     if len(words) > most:
         raise WrongUse(f"leave out {words[most]!r}: write one TARGET and one ID")
-    if not words:
-        raise WrongUse("which task? mcpd tasks list shows the ids of your tasks")
+    if not words or (len(words) == 1 and not command and looks_like_target(words[0])):
+        raise WrongUse("which task? Write its id; mcpd tasks list shows the ids of your tasks")
     task_id = words.pop()
     return words[0] if words else None, task_id
 

@@ -62,7 +62,9 @@ def test_get(run: Run, era: str) -> None:
         done = run(era, "get", name)
         assert (done.returncode, done.stdout) == (1, "")
         assert why in done.stderr
-    assert "which task?" in run(era, "get").stderr
+    done = run(era, "get")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "which task? Write its id" in done.stderr
 
 
 def test_the_questions_of_a_task(run: Run) -> None:
@@ -82,3 +84,34 @@ def test_cancel(run: Run, era: str) -> None:
     done = run(era, "cancel", "one", "two")
     assert (done.returncode, done.stdout) == (2, "")
     assert "leave out 'two'" in done.stderr
+
+
+SERVER = """
+from mcpd import Server
+
+server = Server("studio")
+
+@server.tool(task="required")
+async def render() -> str:
+    return "a forest"
+"""
+
+
+def test_a_task_of_another_process(child: Child, tmp_path: Path) -> None:
+    """Each command starts our server again, which finds its tasks in the store."""
+    (tmp_path / "studio.py").write_text(SERVER)
+    env = {**child.env, "MCPD_TASK_STORE": f"sqlite:///{tmp_path}/tasks.db"}
+
+    def run(*words: str) -> str:
+        done = subprocess.run(
+            child.mcpd(*words), stdin=subprocess.DEVNULL, env=env, cwd=tmp_path,
+            capture_output=True, text=True, timeout=100, check=False,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    assert run("call", "studio.py", "render") == "a forest\n"
+    task_id, status, *_ = run("tasks", "list", "studio.py").split()
+    assert status == "completed"
+    assert run("tasks", "get", "studio.py", task_id) == "a forest\n"
+    assert json.loads(run("tasks", "get", "studio.py", task_id, "--json"))["taskId"] == task_id
