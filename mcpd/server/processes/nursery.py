@@ -35,6 +35,7 @@ from .worker import serve
 MAIN = "__mcpd_worker__"
 
 _END_SECONDS = 1.0
+_LAST_SECONDS = 0.5
 _ATTEMPTS = 10
 _ATTEMPT_SECONDS = 0.005
 _SET_PDEATHSIG = 1
@@ -179,10 +180,24 @@ class Nursery:
                 self._reap()
                 self._kill_late()
         except (EOFError, OSError):
-            pass  # the server has ended
+            self._end_all()
+        os._exit(0)
+
+    def _end_all(self) -> None:
+        # The server has ended: what its workers still do is cancelled, and killed after a moment.
+        for pid in self._pids.values():
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGTERM)
+        woken, deadline = poll(), time.monotonic() + _LAST_SECONDS
+        woken.register(self._woken, POLLIN)
+        while self._pids and (left := deadline - time.monotonic()) > 0:
+            woken.poll(left * 1000)
+            with suppress(BlockingIOError):
+                self._woken.recv(1024)
+            self._reap()
+
         for pid in self._pids.values():
             _signal_group(pid, signal.SIGKILL)
-        os._exit(0)
 
     def _patience(self) -> float | None:
         if not self._kill_at:
@@ -238,7 +253,8 @@ class Nursery:
             _, status = os.waitpid(pid, 0)
             del self._pids[number]
             self._kill_at.pop(number, None)
-            self._control.sendall(RECORD.pack(ENDED, number, status))
+            with suppress(OSError):  # the server has ended
+                self._control.sendall(RECORD.pack(ENDED, number, status))
 
     def _kill_late(self) -> None:
         now = time.monotonic()

@@ -133,21 +133,25 @@ class Worker:
         """Run calls until the server closes the socket."""
         signal.signal(signal.SIGTERM, self._stop)
         os.register_at_fork(before=_hold_sigterm, after_in_parent=_take_sigterm, after_in_child=self._become_child)
-        while not self._is_stopped and isinstance(message := self._read(), Run):
-            self._is_running = True
-            done = self._done(message)
-            self._is_running = False
-            if self._is_child:
-                why = "" if done.error is None else f"\n{done.error.trace}"
-                raise RuntimeError(f"a child process that the tool {message.tool} has forked did not end{why}")
-            with suppress(Exception):  # a tool may have closed or replaced it
-                sys.stdout.flush()
-            with self._sending:
-                self._progress.flush()
-                self._send(done)
-                self._end_call()
+        with suppress(asyncio.CancelledError):  # of SIGTERM between two calls
+            while not self._is_stopped and isinstance(message := self._read(), Run):
+                self._run_call(message)
         for lifespan in self._lifespans:
             self._run(lifespan.release(self))
+
+    def _run_call(self, message: Run) -> None:
+        self._is_running = True
+        done = self._done(message)
+        self._is_running = False
+        if self._is_child:
+            why = "" if done.error is None else f"\n{done.error.trace}"
+            raise RuntimeError(f"a child process that the tool {message.tool} has forked did not end{why}")
+        with suppress(Exception):  # a tool may have closed or replaced it
+            sys.stdout.flush()
+        with self._sending:
+            self._progress.flush()
+            self._send(done)
+            self._end_call()
 
     def _end_call(self) -> None:
         # Threads and tasks that the function has left behind must not speak in the next call.
@@ -164,12 +168,12 @@ class Worker:
 
     def _stop(self, number: int, frame: FrameType | None) -> None:
         # End the call by a cancellation, so that its `finally` blocks run, and then the process.
-        if not self._is_running or self._is_stopped:
-            os._exit(0)
+        if self._is_stopped:
+            return
+        self._is_stopped = True
         exchange = self.exchange
         if exchange is not None:
             exchange.call.session.cancel(exchange.call.id)
-        self._is_stopped = True
         task = self.task
         if task is None:
             raise asyncio.CancelledError

@@ -165,8 +165,9 @@ async def test_what_a_worker_prints(child: Child) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
 @pytest.mark.parametrize("tool", ["spin", "hold", "parents"])
-async def test_the_end_of_the_server(child: Child, number: signal.Signals, tool: str) -> None:
-    """PROC-13: its processes end too, whatever they do."""
+async def test_the_end_of_the_server(child: Child, number: signal.Signals, tool: str, tmp_path: Path) -> None:
+    """PROC-13: its processes end too, whatever they do. PROC-03: `finally` blocks run then, too."""
+    mark = tmp_path / "mark"
     command = child.mcpd("serve", "--stdio", "--grace", "0.1", str(TOOLS))
     process = await asyncio.create_subprocess_exec(
         *command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=child.env
@@ -176,11 +177,12 @@ async def test_the_end_of_the_server(child: Child, number: signal.Signals, tool:
     wire = ProcessWire(process)
     await wire.open("2025-11-25")
     idle = int(await wire.text("pid"))
-    _, pid = await begin(wire, tool)
+    _, pid = await begin(wire, tool, **({} if tool == "parents" else {"mark": str(mark)}))
     nursery = parent_of(idle)
     process.send_signal(number)
     await process.wait()
     await until(lambda: not any(map(is_alive, (idle, pid, nursery))))
+    assert mark.exists() == (tool == "spin")
     await wire.close()
 
 
