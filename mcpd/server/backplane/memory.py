@@ -278,7 +278,7 @@ class MemoryBackplane(OwnBus):
 
     async def read(self, name: str, after: str = "", limit: int = 1000) -> list[tuple[str, bytes]]:
         self._expire()
-        first = int(after) if after else 0
+        first = int(after.partition("-")[0]) if after else 0  # clients may send positions of another backplane
         behind = [(str(number), entry) for number, entry in self._logs.get(name, ()) if number > first]
         return behind[:limit]
 

@@ -41,8 +41,8 @@ def add_tools(get_tasks: Callable[[], Tasks], server: ExtensionHost) -> None:
         record = await find(id, ctx)
         ended = asyncio.Event()
 
-        def watcher(changed: Record) -> None:
-            if changed.is_final:
+        def watcher(changed: Record | None) -> None:
+            if changed is None or changed.is_final:
                 ended.set()
 
         tasks.watch(id, watcher)

@@ -49,7 +49,7 @@ async def result(tasks: Tasks, exchange: Exchange, params: TaskParams) -> Result
         raise unknown()
     changed = asyncio.Event()
 
-    def watcher(_: Record) -> None:
+    def watcher(_: Record | None) -> None:
         changed.set()
 
     own: dict[str, asyncio.Task[None]] = {}

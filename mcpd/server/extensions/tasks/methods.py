@@ -279,9 +279,11 @@ class _Feed:
         self._sent: dict[str, tuple[Any, str | None, float]] = {}
         self._later: dict[str, Record] = {}
 
-    def changed(self, record: Record) -> None:
-        if self._due and self._due[-1].id == record.id and _essence(self._due[-1]) == _essence(record):
-            self._due.pop()
+    def changed(self, record: Record | None) -> None:
+        if record is None:
+            return
+        if self._due and self._due[-1].id == record.id and _essence(self._due[-1])[:2] == _essence(record)[:2]:
+            self._due.pop()  # a client that reads slowly gets the latest message only
         self._due.append(record)
         self._has_due.set()
 

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping
+from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec import Raw
@@ -14,6 +16,7 @@ from msgspec.json import encode
 
 from mcpd.errors import RequestTimeout, ToolError
 from mcpd.protocol.jsonrpc import MALFORMED, explain
+from mcpd.server.backplane.base import BackplaneAway
 from .record import NEWEST, Ask, Record
 
 if TYPE_CHECKING:
@@ -87,6 +90,10 @@ class Questions:
         for again in range(_MOST_AGAIN + 1):
             try:
                 raw = await self._waiting[task_id, key]
+            except (Exception, asyncio.CancelledError):
+                with suppress(BackplaneAway):
+                    await self._change(task_id, partial(_close, key))  # nobody waits for an answer any more
+                raise
             finally:
                 del self._waiting[task_id, key]
             try:
@@ -126,9 +133,8 @@ class Questions:
         """Close a question that the client has refused to answer."""
 
         def step(record: Record) -> bool:
-            if record.is_final or record.asks.pop(key, None) is None:
+            if not _close(key, record):
                 return False
-            record.status = "input_required" if record.asks else "working"
             if (record.id, key) not in self._waiting:
                 record.refusals = {**(record.refusals or {}), key: why}
             return True
@@ -165,6 +171,14 @@ class Questions:
         for of, key in list(self._waiting):
             if of == task_id:
                 self._deliver(task_id, key, RequestTimeout(f"The client did not answer within {seconds:g} s"))
+
+
+def _close(key: str, record: Record) -> bool:
+    # Close an open question. Returns False if it is not open.
+    if record.is_final or record.asks.pop(key, None) is None:
+        return False
+    record.status = "input_required" if record.asks else "working"
+    return True
 
 
 def _without(items: dict[str, T] | None, keys: list[str]) -> dict[str, T] | None:

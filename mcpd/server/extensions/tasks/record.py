@@ -34,6 +34,9 @@ NEWEST = table.get(table.MODERN[-1])
 _POLLS = ((10.0, 500), (120.0, 2000), (float("inf"), 5000))
 _POLL_FOR_INPUT = 1000
 
+# The most characters of a status message. It outlives the work, and is often made of what the client has sent.
+_MOST_SAID = 1000
+
 
 class Ask(Struct, omit_defaults=True):
     """An open question: the author's name for it, and its request as JSON."""
@@ -63,6 +66,11 @@ class Outcome(Struct, omit_defaults=True):
     code: int = 0
     message: str = ""
     data: bytes = b""
+
+    @property
+    def size(self) -> int:
+        """The bytes that it takes, roughly."""
+        return len(self.result) + len(self.message) + len(self.data)
 
     @property
     def error(self) -> TaskError:
@@ -137,7 +145,7 @@ class Record(Struct, kw_only=True, omit_defaults=True):
 
     def next_key(self, name: str) -> str:
         """Return a key for a question. No other question of this task ever gets the same key (TASK-041)."""
-        key, number = name, 1
+        key, number = name, len(self.used)
         while key in self.used:
             number += 1
             key = f"{name}-{number}"
@@ -146,10 +154,16 @@ class Record(Struct, kw_only=True, omit_defaults=True):
 
     def end(self, status: TaskStatus, now: float, keep: float) -> None:
         """Enter a final status; it is kept for `keep` seconds, or as long as its client requested."""
+        now = max(now, self.updated)  # the clock may have been set back
         self.status, self.ended, self.updated = status, now, now
         age = now - self.created
         self.ttl = self.wish if self.wish is not None and self.wish > age else age + keep
         self.asks, self.answers, self.refusals, self.restart, self.node = {}, None, None, None, ""
+
+
+def short(message: str | None) -> str | None:
+    """Return a status message without its end, if it is very long."""
+    return message if message is None or len(message) <= _MOST_SAID else f"{message[: _MOST_SAID - 1]}…"
 
 
 def owner_of(principal: str) -> str:

@@ -26,7 +26,7 @@ from mcpd.protocol.types.tasks import TaskStatus
 from mcpd.server.backplane.base import Backplane, BackplaneAway
 from mcpd.server.dispatcher.observing import HookedObserver
 from .questions import Questions
-from .record import Outcome, Record, error_outcome, owner_of
+from .record import Outcome, Record, error_outcome, owner_of, short
 from .store import TaskStore
 
 if TYPE_CHECKING:
@@ -45,7 +45,8 @@ _CANCELLED = "Cancelled by the client"
 _STOPPED = "The server was stopped before the task had finished"
 _DIED = "The process that ran this task has ended before it had finished"
 
-Watcher = Callable[[Record], object]
+# Called with None for a task that does not exist any more.
+Watcher = Callable[[Record | None], object]
 
 
 class Run(Protocol):
@@ -233,6 +234,8 @@ class Tasks:
         now = self.clock()
         for task_id, run in list(self.runs.items()):
             if not self.store.is_memory:
+                if run.node != self.store.node:
+                    await self._move(task_id, run)
                 await self._look(task_id)
                 await self.store.extend(task_id, now)
             if run.record is not None and now - run.record.created > self.settings.max_ttl:
@@ -366,6 +369,7 @@ class Tasks:
             if not step(record):
                 return False
             record.updated = max(record.updated, now)
+            record.message = short(record.message)
             return True
 
         record = await self.store.change(task_id, timed, now)
@@ -391,8 +395,9 @@ class Tasks:
         if run is not None and (record is None or record.is_final or record.node != run.node):
             run.stop(None)
         if record is None:
-            return
-        if record.answers or record.refusals:
+            for watcher in list(self._watchers.get(task_id, ())):
+                watcher(None)
+        elif record.answers or record.refusals:
             await self.questions.take(record)
         elif run is None or run.record is None or run.record.updated != record.updated:
             self._changed(record)
@@ -410,9 +415,9 @@ class Tasks:
             return None
         now, keep = self.clock(), self.settings.keep
         caller = self._caller_of(task_id)
-        if outcome is not None and self.store.is_memory and len(outcome.result) > SMALL:
+        if outcome is not None and self.store.is_memory and outcome.size > SMALL:
             charge = Charge(task_id, caller)
-            if charge.set(len(outcome.result)):
+            if charge.set(outcome.size):
                 self._charges[task_id] = charge
             else:
                 outcome, status = error_outcome(InternalError(OVER)), "failed"
@@ -421,7 +426,7 @@ class Tasks:
             await self.store.put_outcome(kept, outcome, max(keep, (record.wish or 0.0) - now + record.created))
 
         def step(record: Record) -> bool:
-            if record.is_final or (node and record.node != node):
+            if record.is_final or (node and not self._runs(node, record)):
                 return False
             record.end(status, now, keep)
             record.outcome, record.place = kept.outcome, kept.place
@@ -453,8 +458,8 @@ class Tasks:
         assert record is not None
         if isinstance(outcome, ProtocolError):
             outcome = error_outcome(outcome)
-        if len(outcome.result) > self.settings.result_bytes:
-            too_large = ResultTooLarge(len(outcome.result), self.settings.result_bytes)
+        if outcome.size > self.settings.result_bytes:
+            too_large = ResultTooLarge(outcome.size, self.settings.result_bytes)
             outcome, status = error_outcome(too_large), "failed"
         until = asyncio.get_running_loop().time() + _MOST_AWAY
         while True:
@@ -489,7 +494,7 @@ class Tasks:
         now, most = self.clock(), self.settings.max_ttl
 
         def step(record: Record) -> bool:
-            if record.is_final or record.node != run.node:
+            if record.is_final or not self._runs(run.node, record):
                 return False
             record.node = ""
             record.ttl = now - record.created + min(most if keep is None else keep, most)
@@ -508,9 +513,29 @@ class Tasks:
 
         def step(record: Record) -> bool:
             # The task belongs to this node until the node leaves, and is an orphan after that.
-            return not record.is_final and record.node == run.node and record.attempt <= record.retries
+            return not record.is_final and self._runs(run.node, record) and record.attempt <= record.retries
 
         return await self.change(run.record.id, step) is not None
+
+    async def _move(self, task_id: str, run: Run) -> None:
+        # This node has another name, because it did not renew the lease in time, for example while the machine slept.
+        # Its tasks must not look like those of a dead node, unless another node has taken them already.
+        def step(record: Record) -> bool:
+            if record.is_final or not self._runs(run.node, record):
+                return False
+            record.node = self.store.node
+            return True
+
+        moved = await self.change(task_id, step)
+        if moved is None:
+            run.stop(None)
+        else:
+            await self.store.adopt(moved)
+            run.node = moved.node
+
+    def _runs(self, node: str, record: Record) -> bool:
+        # Whether this node runs a task, which it began under this name.
+        return record.node in (node, self.store.node)
 
     async def _recover(self, record: Record) -> None:
         # Run a task of a dead node again, or end it (TASK-076, TASK-077).

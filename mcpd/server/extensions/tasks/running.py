@@ -36,7 +36,7 @@ from mcpd.server.context.peer import InputRequired, TaskHandedOver, questions_of
 from mcpd.server.dispatcher.connection import error_of
 from mcpd.server.registry.tools import failed
 from .methods import form_of
-from .record import Outcome, Record, Restart, outcome_of
+from .record import Outcome, Record, Restart, outcome_of, short
 from .registry import Tasks, identity_of
 from .stand_ins import QuietChannel, Refusing, TaskAsking, TaskCall, TaskPeer
 
@@ -260,7 +260,7 @@ class TaskRun:
         self.is_listed = tasks.is_known(outer)
         record = Record(
             id="", owner=self.owner, server=self.host.name, tool=self.params.name, node="", created=now, updated=now,
-            ttl=most if wish is None else wish, wish=wish, message=self.message,
+            ttl=most if wish is None else wish, wish=wish, message=short(self.message),
             retries=self.retries, restart=self._restart() if self.retries else None,
         )  # fmt: skip
         try:

@@ -31,6 +31,9 @@ if TYPE_CHECKING:
     from mcpd.server.context.questions import Question
     from mcpd.server.context.request_state import RequestStateCodec
 
+# Bytes of the `_meta` of a client that are remembered for its next tasks.
+_MOST_REMEMBERED = 1024
+
 
 class Work(Protocol):
     """The work of a call that can be a task; see `running.TaskRun`."""
@@ -91,7 +94,8 @@ class TaskCall(Call, eq=False):
         if raw is NO_JSON:
             self.source = Raw(b"{}")
         else:
-            self.source, self.meta, self.identity = _description(bytes(raw))
+            describe = _description if len(raw) <= _MOST_REMEMBERED else _description.__wrapped__
+            self.source, self.meta, self.identity = describe(bytes(raw))
 
 
 class QuietChannel(Struct, eq=False):

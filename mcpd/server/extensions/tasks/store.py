@@ -23,7 +23,7 @@ _NODE_LIFE = 7 * 24 * 3600.0
 _MOST_LISTED = 4096
 _MOST_NODES = 1000
 _GRAVE = b"-"
-_is_position = re.compile(r"[0-9]{1,20}(-[0-9]{1,20})?").fullmatch
+_is_position = re.compile(r"[0-9]{1,19}(-[0-9]{1,19})?").fullmatch
 
 
 class Stored(NamedTuple):
@@ -112,7 +112,10 @@ class TaskStore:
         if raw is None:
             return None
         record = decode_record(raw)
-        if own is not None:
+        latest = self._own.get(task_id)
+        if latest is not own and latest is not None:
+            return latest.record  # it was changed here meanwhile
+        if latest is not None:
             self._own[task_id] = Stored(record, raw)
         return record
 

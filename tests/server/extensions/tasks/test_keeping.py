@@ -185,6 +185,45 @@ async def test_a_result_that_is_too_large_is_an_error() -> None:
         assert "too large" in task["statusMessage"]
 
 
+async def test_what_a_finished_task_keeps_is_limited() -> None:
+    """TASK-075: neither a long message nor `_meta` of the call stays when the task has ended."""
+    stage = TaskStage()
+
+    @stage.server.tool(task="required")
+    async def says(ctx: Context, text: str) -> str:
+        await ctx.become_task(text)
+        return ""
+
+    async with stage.wire() as wire:
+        text = "x" * 400_000
+        tracemalloc.start()
+        try:
+            before = tracemalloc.get_traced_memory()[0]
+            for number in range(10):
+                meta = {"com.example/mark": f"{number}{text}"}
+                params = {"name": "says", "arguments": {"text": f"{number}{text}"}}
+                task = await wait_for(wire, (await wire.result("tools/call", params, meta=meta))["taskId"])
+                assert (len(task["statusMessage"]), task["statusMessage"][-1]) == (1000, "…")
+            gc.collect()
+            assert tracemalloc.get_traced_memory()[0] - before < 3 * len(text)
+        finally:
+            tracemalloc.stop()
+
+
+async def test_a_clock_that_is_set_back() -> None:
+    """TASK-018, TASK-034: no time is before the creation, and what is kept is kept as long as always."""
+    stage, now = TaskStage(), [50_000.0]
+    stage.tasks.clock = lambda: now[0]  # type: ignore[method-assign]
+    async with stage.wire() as wire:
+        task_id = await begin(wire, "work")
+        await entered(stage)
+        now[0] -= 7200
+        stage.gate.set()
+        task = await wait_for(wire, task_id)
+        assert task["lastUpdatedAt"] == task["createdAt"]
+        assert task["ttlMs"] == 900_000
+
+
 async def test_expired_tasks_are_gone(monkeypatch: pytest.MonkeyPatch) -> None:
     """TASK-075: within a minute, also from memory; what is finished is bounded by the limits."""
     stage = TaskStage(tasks=TaskSettings(keep=900, kept_each=50))
@@ -431,6 +470,27 @@ async def test_a_node_that_was_given_up_does_not_speak_for_its_task() -> None:
         assert one.tasks.runs == {}
 
 
+async def test_a_node_that_was_silent_keeps_what_nobody_has_taken() -> None:
+    """TASK-077: as after a sleep of the machine, the tasks neither fail nor begin again beside themselves."""
+    backplane = MemoryBackplane()
+    stage, other = TaskStage(), TaskStage()
+    for each in (stage, other):
+        each.server.extensions[TASKS].task_store = Shared(backplane)  # type: ignore[attr-defined]
+    tasks = stage.tasks
+    tasks.renew_every = 0.001
+    async with stage.wire() as wire:
+        ids = [await begin(wire, tool) for tool in ("work", "again")]
+        await entered(stage, 2)
+        before = tasks.store.node
+        await backplane.delete(tasks.store._alive(before))  # as if it had expired
+        await until(lambda: tasks.runs[ids[1]].node == tasks.store.node != before)
+        await other.server.extensions[TASKS].start()
+        stage.gate.set()
+        assert [(await wait_for(wire, task_id))["status"] for task_id in ids] == ["completed"] * 2
+        assert stage.entered.count("again") == 1
+    await other.end()
+
+
 async def test_a_store_that_is_away() -> None:
     """TASK-074: auto calls stay in their request, required ones fail; own tasks go on, and end once it is back."""
 
@@ -553,6 +613,18 @@ async def test_a_handed_over_task_ends_in_time() -> None:
         task_id = await begin(wire, "give", keep=30)
         await until(lambda: not stage.tasks.runs)
         assert (await get(wire, task_id))["ttlMs"] == 30_000
+
+
+async def test_whoever_waits_for_a_task_that_is_gone_is_told() -> None:
+    stage = TaskStage()
+    stage.tasks.renew_every = 0.001
+    async with stage.wire(version=LEGACY_TASKS) as wire:
+        task_id = await begin(wire, "give", keep=0)
+        await until(lambda: not stage.tasks.runs)
+        waiting = wire.ask("tasks/result", {"taskId": task_id})
+        await until(lambda: stage.tasks.results)
+        await stage.tasks.store.discard(task_id)  # as if its time had passed
+        assert (await wire.answer(waiting))["error"]["code"] == -32602
 
 
 async def test_a_client_without_tasks_cannot_be_handed_over() -> None:

@@ -16,6 +16,7 @@ from support.task_stage import LEGACY_TASKS, RELATED, TAKES, TaskStage, begin, e
 from support.wires import LEGACY, MODERN, Wire, each_version, memory_wire, stdio_wire, websocket_wire
 
 from mcpd import Context, Server, TaskSettings
+from mcpd.server.registry.entries import make_cursor
 
 each_wire = pytest.mark.parametrize("open_wire", [memory_wire, stdio_wire, websocket_wire, http_wire])
 ASKS = {"elicitation": {}, "sampling": {}}
@@ -317,6 +318,8 @@ async def test_the_list_has_all_of_the_requestor() -> None:
         assert "nextCursor" not in rest
         for cursor in ("", "x", "MTIzeA=="):
             assert (await wire.error("tasks/list", {"cursor": cursor}))["code"] == -32602
+        redis_position = make_cursor("5-1")
+        assert len((await wire.result("tasks/list", {"cursor": redis_position}))["tasks"]) == 100
 
 
 @each_wire

@@ -12,10 +12,10 @@ import pytest
 from support.clock import until
 from support.http_peer import envelope, modern, serving
 from support.http_wire import http_wire
-from support.task_stage import TAKES, TASKS, TaskStage, answer, begin, entered, get, status, wait_for
+from support.task_stage import TAKES, TASKS, Name, TaskStage, answer, begin, entered, get, status, wait_for
 from support.wires import MODERN, Wire, memory_wire, stdio_wire, websocket_wire
 
-from mcpd import Context, Server, TaskSettings
+from mcpd import Context, Server, TaskSettings, elicit_form
 
 each_wire = pytest.mark.parametrize("open_wire", [memory_wire, stdio_wire, websocket_wire, http_wire])
 PAYLOADS = {"result", "error", "inputRequests"}
@@ -243,6 +243,27 @@ async def test_no_key_comes_twice() -> None:
             await update(wire, task_id, {keys[-1]: {"action": "accept", "content": {"value": str(number)}}})
         assert len(set(keys)) == 3
         assert (await wait_for(wire, task_id))["result"]["content"][0]["text"] == "0 1 2"
+
+
+async def test_a_question_that_nobody_waits_for_is_closed() -> None:
+    """TASK-024: the tool has gone on after a time, so the task works."""
+    stage = TaskStage()
+
+    @stage.server.tool(task="required")
+    async def hurries(ctx: Context) -> str:
+        asking = asyncio.ensure_future(ctx.ask(a=elicit_form("A?", Name), b=elicit_form("B?", Name)))
+        await stage.gate.wait()
+        asking.cancel()
+        await asyncio.wait([asking])
+        return str((await ctx.elicit("C?", Name)).get().name)
+
+    async with stage.wire() as wire:
+        task_id = await begin(wire, "hurries")
+        assert set((await wait_for(wire, task_id, "input_required"))["inputRequests"]) == {"a", "b"}
+        stage.gate.set()
+        await until(lambda: stage.tasks.runs[task_id].record.asks.keys() == {"question-1"})  # type: ignore[union-attr]
+        await answer(wire, task_id, a="late", question_1="Ada")
+        assert (await wait_for(wire, task_id))["result"]["content"][0]["text"] == "Ada"
 
 
 async def test_an_answer_that_does_not_fit_is_asked_for_again() -> None:
