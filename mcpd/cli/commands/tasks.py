@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import click
+from msgspec import Raw
 from msgspec.structs import replace
 
 from mcpd.cli.options import client_command, flag_option, json_option, server_options, target_argument
@@ -14,6 +15,7 @@ from mcpd.cli.talk.questions import Questions
 from mcpd.cli.talk.terminal import Terminal
 from mcpd.cli.talk.words import WrongUse, looks_like_target
 from mcpd.errors import ConfigurationError, LocalProtocolError, RemoteError
+from mcpd.protocol.jsonrpc import encode
 from mcpd.protocol.printable import printable
 from mcpd.protocol.types.tasks import FINAL
 from .call import show_result
@@ -71,7 +73,7 @@ def _list_command(target: str | None, command: tuple[str, ...], as_json: bool, *
             raise ConfigurationError(f"{only}; use mcpd tasks get with the id of a task ({error})") from None
 
         if as_json:
-            terminal.print_json(tasks)
+            terminal.print_json(Raw(encode(tasks)))
             return 0
         for task in tasks:
             message = printable(task.status_message or "", _MOST_CHARACTERS)
@@ -106,7 +108,7 @@ def _get_command(words: tuple[str, ...], wait: bool, as_json: bool, command: tup
             if wait or (task.status in FINAL and not as_json):
                 return show_result(terminal, await handle.outcome(), "task", as_json=as_json, output=None)
             if as_json:
-                terminal.print_json(task)
+                terminal.print_json(Raw(encode(task)))
                 return 0
 
             for line in _lines(task):
@@ -152,3 +154,5 @@ def _split(words: list[str], command: tuple[str, ...]) -> tuple[str | None, str]
 
 for _command in (_list_command, _get_command, _cancel_command):
     tasks_command.add_command(_command)
+    # The id of a task may begin with a hyphen.
+    _command.context_settings["ignore_unknown_options"] = _command is not _list_command

@@ -58,7 +58,8 @@ def test_get(run: Run, era: str) -> None:
     assert (done.returncode, done.stdout, done.stderr) == (0, "a forest\n", "")
     done = run(era, "get", "--wait", "busy", "--json")
     assert json.loads(done.stdout)["content"][0]["text"] == "a forest"
-    for name, why in (("failed", "no disk (code -32603)"), ("other", "unknown task (code -32602)")):
+    unknown = "unknown task (code -32602)"
+    for name, why in (("failed", "no disk (code -32603)"), ("other", unknown), ("-OQb", unknown)):
         done = run(era, "get", name)
         assert (done.returncode, done.stdout) == (1, "")
         assert why in done.stderr
