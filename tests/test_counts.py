@@ -25,7 +25,7 @@ from support.wires import LEGACY, MODERN, OpenWire, stdio_wire, websocket_wire
 from test_imports import PLAIN_SERVER, loaded_at_start
 
 import mcpd
-from mcpd import CatalogEntry, Context, Principal, Server
+from mcpd import CatalogEntry, Context, Principal, Server, TaskSettings
 from mcpd.auth import StaticTokens
 
 Most: TypeAlias = tuple[float, float, float, float]
@@ -240,3 +240,46 @@ def test_a_start_imports_no_more_than_recorded(child: Child, tmp_path: Path, tar
     ours = sum(name.startswith("mcpd") for name in loaded)
     print(len(loaded), ours)
     assert ours <= most
+
+
+# What a client asks of a task, and what it is compared with: the most for one request over stdio.
+TASKS: list[tuple[str, Most]] = [
+    ("a plain call", (28.5, 2, 5.5, 0)),
+    ("a task from its creation to its end", (177.5, 2, 6.5, 0)),
+    ("ping", (16.5, 2, 3.5, 0)),
+    ("tasks/get", (23.5, 2, 3.5, 0)),
+]
+
+
+@pytest.mark.parametrize(("what", "most"), TASKS)
+async def test_a_task_takes_no_more_than_recorded(what: str, most: Most) -> None:
+    """tasks-and-scale 1.8: reading a task that works costs at most half as much again as a ping."""
+    server = Server("counts", tasks=TaskSettings(running_each=8, kept_each=10_000))
+    server.tool(name="plain")(nothing)
+    server.tool(name="task", task="required")(nothing)
+    gate = asyncio.Event()
+    server.tool(name="wait", task="required")(gate.wait)
+    async with stdio_wire(server, LEGACY[-1]) as wire:
+        params: dict[str, Any] = {"name": "wait", "arguments": {}, "task": {}}
+        task_id = (await wire.result("tools/call", params))["task"]["taskId"]
+
+        async def calls(count: int) -> None:
+            for _ in range(count):
+                if what == "ping":
+                    await wire.result("ping")
+                elif what == "tasks/get":
+                    await wire.result("tasks/get", {"taskId": task_id})
+                elif what == "a plain call":
+                    await wire.call("plain")
+                else:
+                    await wire.result("tools/call", {"name": "task", "arguments": {}, "task": {}})
+
+        await calls(2 * CALLS)
+        with counting() as counts:
+            await calls(CALLS)
+        gate.set()
+    counts.check(most)
+
+
+async def nothing() -> str:
+    return ""

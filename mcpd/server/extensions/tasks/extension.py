@@ -86,23 +86,19 @@ class TasksExtension(Extension):
             self._tasks.run_again = run_again
         return self._tasks
 
-    def _open_store(self) -> tuple[Backplane, bool]:
-        # Return the backplane of the tasks, and whether it is theirs alone.
-        if isinstance(self.task_store, str):
-            from mcpd.server.backplane.node import open_backplane
+    def _open_store(self) -> tuple[Backplane | None, bool]:
+        # Return the backplane of the tasks, None for the memory of this process, and whether it is theirs alone.
+        if self.task_store is None or not isinstance(self.task_store, str):
+            return (self._shared if self.task_store is None else self.task_store), False
+        from mcpd.server.backplane.node import open_backplane
 
-            assert self.server is not None
-            scheme, _, path = self.task_store.partition("://")
-            if scheme == "sqlite" and os.path.dirname(path):
-                os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)  # for its owner alone (TASK-079)
-            return open_backplane(self.task_store, self.server.name), True
-        shared = self._shared if self.task_store is None else self.task_store
-        if shared is not None:
-            return shared, False
-        from mcpd.server.backplane.memory import MemoryBackplane
-
-        # The limits of tasks and the memory budget bound it. Results that clients may still request are never dropped.
-        return MemoryBackplane(most_bytes=1 << 62), True
+        assert self.server is not None
+        scheme, _, path = self.task_store.partition("://")
+        if scheme == "memory":
+            return None, True
+        if scheme == "sqlite" and os.path.dirname(path):
+            os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)  # for nobody else (TASK-079)
+        return open_backplane(self.task_store, self.server.name), True
 
     def _offer(self) -> None:
         if self._is_offered:

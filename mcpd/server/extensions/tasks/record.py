@@ -134,14 +134,19 @@ class Record(Struct, kw_only=True, omit_defaults=True):
         """Whether the task has ended."""
         return self.status in FINAL
 
+    @property
+    def ends(self) -> bool:
+        """Whether it has an end that nothing moves: it has ended, or somebody else must end it in time."""
+        return self.is_final or not self.node
+
     def life(self, now: float) -> float:
-        """Return the seconds from creation to expiry. The time grows while the task works longer."""
+        """Return the seconds from its creation to its end. They grow while it works longer."""
         age = now - self.created
-        return self.ttl if self.is_final or age < self.ttl else self.ttl * (1 + age // self.ttl)
+        return self.ttl if self.ends or age < self.ttl else self.ttl * (1 + age // self.ttl)
 
     def is_over(self, now: float) -> bool:
-        """Whether the task has expired."""
-        return self.is_final and now >= self.created + self.ttl
+        """Whether it has expired."""
+        return self.ends and now >= self.created + self.ttl
 
     def next_key(self, name: str) -> str:
         """Return a key for a question. No other question of this task ever gets the same key (TASK-041)."""
@@ -228,8 +233,8 @@ def created(record: Record, now: float) -> CreateTaskResult:
         task_id=record.id,
         status="working",
         status_message=record.message,
-        created_at=stamp(record.created),
-        last_updated_at=stamp(record.updated),
+        created_at=(created_at := stamp(record.created)),
+        last_updated_at=created_at if record.updated == record.created else stamp(record.updated),
         ttl_ms=_milliseconds(record.life(now)),
         poll_interval_ms=_POLLS[0][1],
     )

@@ -25,6 +25,7 @@ from mcpd.protocol.printable import printable
 from mcpd.protocol.types.tasks import TaskStatus
 from mcpd.server.backplane.base import Backplane, BackplaneAway
 from mcpd.server.dispatcher.observing import HookedObserver
+from .memory import MemoryStore
 from .questions import Questions
 from .record import Outcome, Record, error_outcome, owner_of, short
 from .store import TaskStore
@@ -40,7 +41,7 @@ log = logging.getLogger("mcpd.tasks")
 # Random bytes of an id (TASK-019).
 _ID_BYTES = 32
 # Seconds for which an outcome waits for a backplane that is away.
-_MOST_AWAY = 600.0
+_MOST_AWAY = 600
 _CANCELLED = "Cancelled by the client"
 _STOPPED = "The server was stopped before the task had finished"
 _DIED = "The process that ran this task has ended before it had finished"
@@ -83,7 +84,7 @@ class Tasks:
     renew_every = 5.0
 
     def __init__(
-        self, settings: TaskSettings, new_backplane: Callable[[], tuple[Backplane, bool]], namespace: str
+        self, settings: TaskSettings, new_backplane: Callable[[], tuple[Backplane | None, bool]], namespace: str
     ) -> None:
         self.settings = settings
         self.runs: dict[str, Run] = {}
@@ -123,7 +124,11 @@ class Tasks:
 
     @property
     def store(self) -> TaskStore:
-        """The store of the running event loop."""
+        """The store."""
+        return self._begin() if self._store is None else self._store
+
+    def _begin(self) -> TaskStore:
+        # Return the store of the running event loop.
         loop = asyncio.get_running_loop()
         if self._store is None or loop is not self._loop:
             # The work of an event loop that was closed cannot continue.
@@ -133,7 +138,10 @@ class Tasks:
             self.questions = Questions(self._read, self.change, self._log)
             if self._store is None or not self._store.is_memory:
                 backplane, self._owns_backplane = self._new_backplane()
-                self._store = TaskStore(backplane, self.lease, self._namespace)
+                if backplane is None:
+                    self._store = MemoryStore()
+                else:
+                    self._store = TaskStore(backplane, self.lease, self._namespace)
         return self._store
 
     @property
@@ -143,7 +151,7 @@ class Tasks:
 
     async def open(self) -> None:
         """Listen to other nodes, and look for tasks of nodes that have died. Safe to call again."""
-        store = self.store
+        store = self._begin()
         if store.is_memory:
             return
         if self._opening is None:
@@ -222,6 +230,7 @@ class Tasks:
         try:
             await store.renew()
             await self._look_after()
+            await store.expire(self.clock())
             async for record in store.orphans():
                 await self._recover(record)
         finally:
@@ -262,7 +271,7 @@ class Tasks:
     def admit(self, caller: str) -> None:
         """Raise InternalError if this caller cannot have one more task, with the limit (TASK-074)."""
         settings = self.settings
-        self.store  # noqa: B018  # forgets what an earlier event loop has left
+        self._begin()  # forgets what an earlier event loop has left
         if self.is_ending:
             raise InternalError("The server is shutting down")
         if self.counted.total() >= settings.running:
@@ -461,13 +470,14 @@ class Tasks:
         if outcome.size > self.settings.result_bytes:
             too_large = ResultTooLarge(outcome.size, self.settings.result_bytes)
             outcome, status = error_outcome(too_large), "failed"
-        until = asyncio.get_running_loop().time() + _MOST_AWAY
+        tries = 0
         while True:
             try:
                 await self.end(record.id, outcome, status, run.message, node=run.node)
                 return
             except BackplaneAway:
-                if asyncio.get_running_loop().time() > until:
+                tries += 1
+                if tries > _MOST_AWAY:
                     log.error("task %s has ended, but its result is lost: the store cannot be reached", record.id[:8])
                     return
                 await asyncio.sleep(1)
@@ -572,11 +582,13 @@ class Tasks:
     # -- telling -----------------------------------------------------------------------------
 
     def _log(self, record: Record, event: str) -> None:
-        if not log.isEnabledFor(logging.INFO):
+        # As calls, unless the operator has to know.
+        level = logging.INFO if record.status == "failed" or record.attempt > 1 else logging.DEBUG
+        if not log.isEnabledFor(level):
             return
         took = (self.clock() - record.created) * 1000
-        log.info(
-            "task %s %s (tool %s, owner %s, %.0f ms)",
+        log.log(
+            level, "task %s %s (tool %s, owner %s, %.0f ms)",
             record.id[:8], event, record.tool, record.owner[:8] or "nobody", took,
         )  # fmt: skip
 

@@ -106,7 +106,7 @@ class TaskRun:
             outer.id, outer.method, outer.session, outer.source, outer.version, outer.params, outer.meta,
             charge=outer.charge, trace=outer.trace, began=outer.began, run=self,
         )  # fmt: skip
-        self.peer = TaskPeer(self, exchange.peer, exchange.peer.channel)
+        self.peer = TaskPeer(self, exchange.peer)
         self.exchange = Exchange(self.call, self.peer, exchange.lifespan, task=self)
         before = exchange.asked
         if before is not None:
@@ -121,7 +121,7 @@ class TaskRun:
 
     async def answer(self, handler: Handler, *, after: float | None, must: bool = False) -> Any:
         """Run a handler, and return its result, or the task that the call has become."""
-        loop = asyncio.get_running_loop()
+        loop = self.peer.loop
         self._after, self._must = after, must
         self._news = loop.create_future()
         work = self.work = loop.create_task(self._run(handler), name="mcpd-task")

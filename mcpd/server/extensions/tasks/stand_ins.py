@@ -5,7 +5,6 @@ As long as the call is not answered, they pass everything on. Afterwards they ho
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Coroutine, Mapping
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol
@@ -129,11 +128,11 @@ class TaskPeer:
 
     __slots__ = ("_real", "_run", "channel", "loop")
 
-    def __init__(self, run: Work, real: Peer | None, channel: Channel) -> None:
+    def __init__(self, run: Work, real: Peer) -> None:
         self._run = run
-        self._real = real
-        self.loop = asyncio.get_running_loop()
-        self.channel = channel
+        self._real: Peer | None = real
+        self.loop = real.loop
+        self.channel: Channel = real.channel
 
     @property
     def real_or_none(self) -> Peer | None:

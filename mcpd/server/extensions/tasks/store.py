@@ -184,6 +184,9 @@ class TaskStore:
         found = await self.backplane.read(self._of(owner), after, limit)
         return [(position, name.decode()) for position, name in found]
 
+    async def expire(self, now: float) -> None:
+        """Drop tasks that have expired, unless the backplane does."""
+
     # -- changes -----------------------------------------------------------------------------
 
     async def listen(self, receive: Callable[[str], object], on_gap: Callable[[], object]) -> None:

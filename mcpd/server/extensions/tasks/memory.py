@@ -1,0 +1,86 @@
+"""The records of tasks in the memory of one process: the store of servers that have no other.
+
+Nothing is encoded, and nothing has to be waited for. The limits of tasks bound what it holds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from copy import copy
+from heapq import heappop, heappush
+
+from mcpd.server.backplane.memory import MemoryBackplane
+from .record import Outcome, Record
+from .store import TaskStore
+
+
+class MemoryStore(TaskStore):
+    """See `TaskStore`. `change` replaces a record by a changed copy, so that a record never changes."""
+
+    is_memory = True
+
+    def __init__(self) -> None:
+        super().__init__(MemoryBackplane(), 0.0, "")
+        self._records: dict[str, Record] = {}
+        # The number of each task by owner, in the order of their creation, and when tasks expire.
+        self._numbers: dict[str, dict[str, int]] = {}
+        self._ends: list[tuple[float, str]] = []
+        self._last = 0
+
+    def __len__(self) -> int:
+        """The number of tasks."""
+        return len(self._records)
+
+    def own(self, task_id: str) -> Record | None:
+        return self._records.get(task_id)
+
+    def forget(self, task_id: str) -> None:
+        """Nothing: there is no other place to read it from."""
+
+    async def create(self, record: Record, now: float, *, is_listed: bool) -> None:
+        self._records[record.id] = record
+        if is_listed:
+            self._last += 1
+            self._numbers.setdefault(record.owner, {})[record.id] = self._last
+
+    async def read(self, task_id: str, *, is_fresh: bool = False) -> Record | None:
+        return self._records.get(task_id)
+
+    async def change(self, task_id: str, step: Callable[[Record], bool], now: float) -> Record | None:
+        record = self._records.get(task_id)
+        if record is None:
+            return None
+        record = copy(record)
+        if record.asks:
+            record.asks = dict(record.asks)
+        if not step(record):
+            return None
+        self._records[task_id] = record
+        if record.ends:
+            heappush(self._ends, (record.created + record.ttl, task_id))
+        return record
+
+    async def put_outcome(self, record: Record, outcome: Outcome, ttl: float) -> None:
+        record.outcome = outcome
+
+    async def discard(self, task_id: str) -> None:
+        record = self._records.pop(task_id, None)
+        if record is not None:
+            numbers = self._numbers.get(record.owner, {})
+            numbers.pop(task_id, None)
+            if not numbers:
+                self._numbers.pop(record.owner, None)
+
+    async def ids_of(self, owner: str, after: str, limit: int) -> list[tuple[str, str]] | None:
+        if after and not after.isdecimal():
+            return None
+        first = int(after or 0)
+        found = [(str(number), name) for name, number in self._numbers.get(owner, {}).items() if number > first]
+        return found[:limit]
+
+    async def expire(self, now: float) -> None:
+        while self._ends and self._ends[0][0] <= now:
+            _, task_id = heappop(self._ends)
+            record = self._records.get(task_id)
+            if record is not None and record.is_over(now):
+                await self.discard(task_id)
