@@ -11,7 +11,7 @@ from heapq import heappop, heappush
 
 from mcpd.server.backplane.memory import MemoryBackplane
 from .record import Outcome, Record
-from .store import TaskStore
+from .store import TaskStore, is_position
 
 
 class MemoryStore(TaskStore):
@@ -72,9 +72,9 @@ class MemoryStore(TaskStore):
                 self._numbers.pop(record.owner, None)
 
     async def ids_of(self, owner: str, after: str, limit: int) -> list[tuple[str, str]] | None:
-        if after and not after.isdecimal():
+        if after and not is_position(after):
             return None
-        first = int(after or 0)
+        first = int(after.partition("-")[0] or 0)  # clients may send positions of another store
         found = [(str(number), name) for name, number in self._numbers.get(owner, {}).items() if number > first]
         return found[:limit]
 

@@ -23,7 +23,8 @@ _NODE_LIFE = 7 * 24 * 3600.0
 _MOST_LISTED = 4096
 _MOST_NODES = 1000
 _GRAVE = b"-"
-_is_position = re.compile(r"[0-9]{1,19}(-[0-9]{1,19})?").fullmatch
+# Whether a text can be a position in a log of some backplane.
+is_position = re.compile(r"[0-9]{1,19}(-[0-9]{1,19})?").fullmatch
 
 
 class Stored(NamedTuple):
@@ -179,7 +180,7 @@ class TaskStore:
 
     async def ids_of(self, owner: str, after: str, limit: int) -> list[tuple[str, str]] | None:
         """Return positions and ids of the tasks of an owner, oldest first; None if `after` is not a position."""
-        if after and not _is_position(after):
+        if after and not is_position(after):
             return None
         found = await self.backplane.read(self._of(owner), after, limit)
         return [(position, name.decode()) for position, name in found]

@@ -618,7 +618,7 @@ async def test_whoever_waits_for_a_task_that_is_gone_is_told() -> None:
     stage = TaskStage()
     stage.tasks.renew_every = 0.001
     async with stage.wire(version=LEGACY_TASKS) as wire:
-        task_id = await begin(wire, "give", keep=0)
+        task_id = await begin(wire, "give", keep=60)
         await until(lambda: not stage.tasks.runs)
         waiting = wire.ask("tasks/result", {"taskId": task_id})
         await until(lambda: stage.tasks.results)
