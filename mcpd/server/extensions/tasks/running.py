@@ -80,7 +80,8 @@ class TaskRun:
         self.work: asyncio.Task[Any] | None = None
         self.node = ""
         self.owner = tasks.owner(exchange)
-        self.caller = self.owner or outer.session.owner
+        # An anonymous client must not have more tasks because it opens more WebSockets, each with an owner of its own.
+        self.caller = self.owner if outer.session.opening.principal else outer.session.owner
         self.form = form_of(outer)
         self.is_listed = False
         self.is_open = True

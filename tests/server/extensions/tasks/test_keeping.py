@@ -34,7 +34,7 @@ from support.task_stage import (
     status,
     wait_for,
 )
-from support.wires import MODERN, memory_wire, process_wire
+from support.wires import MODERN, memory_wire, process_wire, websocket_wire
 
 from mcpd import Context, Principal, Refusal, Server, TaskSettings, elicit_form
 from mcpd.server.backplane.base import BackplaneAway
@@ -164,6 +164,15 @@ async def test_over_a_limit(limit: str) -> None:
             await wait_for(wire, task_id)
         if limit != "kept_each":
             await begin(wire, "work")
+
+
+async def test_an_anonymous_client_with_many_connections_has_one_share() -> None:
+    """TASK-074: each WebSocket has tasks of its own, but the limits are those of the client."""
+    stage = TaskStage(tasks=TaskSettings(running_each=1))
+    async with stage.wire(websocket_wire, LEGACY_TASKS) as one, stage.wire(websocket_wire, LEGACY_TASKS) as other:
+        await begin(one, "work")
+        refused = await other.error("tools/call", {"name": "work", "arguments": {}, "task": {}})
+        assert "running_each" in refused["message"]
 
 
 async def test_a_task_that_waits_for_its_client_takes_no_place() -> None:
