@@ -115,7 +115,8 @@ class Worker:
         self._problem = problem
         self._runner: asyncio.Runner | None = None
         self._lifespans: list[Any] = []
-        # Whether a call runs, its task if it runs in the event loop, and whether it was cancelled.
+        # Whether it waits for a call or runs one, its task if it runs in the event loop, and whether SIGTERM has come.
+        self._is_waiting = False
         self._is_running = False
         self._is_stopped = False
         # Whether this is a child process that a tool has forked.
@@ -133,11 +134,18 @@ class Worker:
         """Run calls until the server closes the socket."""
         signal.signal(signal.SIGTERM, self._stop)
         os.register_at_fork(before=_hold_sigterm, after_in_parent=_take_sigterm, after_in_child=self._become_child)
-        with suppress(asyncio.CancelledError):  # of SIGTERM between two calls
-            while not self._is_stopped and isinstance(message := self._read(), Run):
+        with suppress(asyncio.CancelledError):  # of SIGTERM, outside of a function
+            while not self._is_stopped and isinstance(message := self._next(), Run):
                 self._run_call(message)
         for lifespan in self._lifespans:
             self._run(lifespan.release(self))
+
+    def _next(self) -> ToWorker | None:
+        self._is_waiting = True
+        try:
+            return self._read()
+        finally:
+            self._is_waiting = False
 
     def _run_call(self, message: Run) -> None:
         self._is_running = True
@@ -168,9 +176,9 @@ class Worker:
 
     def _stop(self, number: int, frame: FrameType | None) -> None:
         # End the call by a cancellation, so that its `finally` blocks run, and then the process.
-        if self._is_stopped:
+        was_stopped, self._is_stopped = self._is_stopped, True
+        if was_stopped or not (self._is_running or self._is_waiting):
             return
-        self._is_stopped = True
         exchange = self.exchange
         if exchange is not None:
             exchange.call.session.cancel(exchange.call.id)
