@@ -329,8 +329,9 @@ class TaskHandle:
 
     def _pause(self) -> float:
         milliseconds = self._task.poll_interval_ms
-        seconds = _DEFAULT_POLL if milliseconds is None else milliseconds / 1000
-        seconds = min(max(seconds, _SHORTEST_POLL), _LONGEST_POLL)
+        # Compared as integers, because JSON has numbers that are too large for a float.
+        seconds = _DEFAULT_POLL if milliseconds is None else min(max(milliseconds, 0), 1000 * int(_LONGEST_POLL)) / 1000
+        seconds = max(seconds, _SHORTEST_POLL)
         # Many clients must not poll at the same time.
         return uniform(seconds, 1.1 * seconds)
 

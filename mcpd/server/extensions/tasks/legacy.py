@@ -35,8 +35,8 @@ from .record import Ask, Record, StoredError, legacy, params_of
 from .registry import Run, Tasks, unknown
 
 _PAGE = 100
-# Seconds.
-_SHORTEST = 1.0
+# The range of the time that a client may wish for, in milliseconds; JSON has numbers that are too large for a float.
+_SHORTEST, _LONGEST = 1000, 10**12
 _read_request = Decoder(TaskRequest).decode
 _STATUS = "notifications/tasks/status"
 _decode_members = Decoder(dict[str, Raw]).decode
@@ -119,7 +119,9 @@ class _Legacy:
         if raw is NO_JSON:
             return False, None
         request: TaskRequest = read_params(_read_request, raw)
-        return True, None if request.ttl is None else max(_SHORTEST, request.ttl / 1000)
+        if request.ttl is None:
+            return True, None
+        return True, min(max(request.ttl, _SHORTEST), _LONGEST) / 1000
 
     def seed(self, record: Record, now: float, immediate: str) -> Result:
         task = legacy(record, now)
