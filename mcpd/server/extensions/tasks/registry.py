@@ -372,7 +372,7 @@ class Tasks:
 
     async def change(self, task_id: str, step: Callable[[Record], bool]) -> Record | None:
         """Change a task and notify all watchers. Returns None if nothing was changed."""
-        now = self.clock()
+        store, now = self.store, self.clock()
 
         def timed(record: Record) -> bool:
             if not step(record):
@@ -381,10 +381,10 @@ class Tasks:
             record.message = short(record.message)
             return True
 
-        record = await self.store.change(task_id, timed, now)
+        record = await store.change(task_id, timed, now)
         if record is not None:
             self._changed(record)
-            await self.store.publish(task_id)
+            await store.publish(task_id)
         return record
 
     def _changed(self, record: Record) -> None:
@@ -419,12 +419,13 @@ class Tasks:
         self, task_id: str, outcome: Outcome | None, status: TaskStatus, message: str | None = None, node: str = ""
     ) -> Record | None:
         """End a task, unless it has ended, or another node than `node` runs it. Returns it, or None."""
-        record = await self.store.read(task_id)
+        store = self.store
+        record = await store.read(task_id)
         if record is None or record.is_final:
             return None
         now, keep = self.clock(), self.settings.keep
         caller = self._caller_of(task_id)
-        if outcome is not None and self.store.is_memory and outcome.size > SMALL:
+        if outcome is not None and store.is_memory and outcome.size > SMALL:
             charge = Charge(task_id, caller)
             if charge.set(outcome.size):
                 self._charges[task_id] = charge
@@ -432,7 +433,7 @@ class Tasks:
                 outcome, status = error_outcome(InternalError(OVER)), "failed"
         kept = Record(id=task_id, owner="", server="", tool="", node="", created=0, updated=0, ttl=0)
         if outcome is not None:
-            await self.store.put_outcome(kept, outcome, max(keep, (record.wish or 0.0) - now + record.created))
+            await store.put_outcome(kept, outcome, max(keep, (record.wish or 0.0) - now + record.created))
 
         def step(record: Record) -> bool:
             if record.is_final or (node and not self._runs(node, record)):
@@ -447,7 +448,7 @@ class Tasks:
         if ended is None:
             self._charges.pop(task_id, None)
             if kept.place:
-                await self.store.drop(kept.place)
+                await store.drop(kept.place)
         else:
             if task_id in self._kept.get(caller, ()):
                 self._kept[caller][task_id] = ended.created + ended.ttl
