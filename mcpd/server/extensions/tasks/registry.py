@@ -172,15 +172,22 @@ class Tasks:
 
     async def aclose(self) -> None:
         """Leave the tasks to other nodes, and close the store."""
+        store = self._store
+        if store is None or self._loop is not asyncio.get_running_loop():
+            return
+        if self._background:
+            await asyncio.wait(self._background, timeout=1)
+        left = list(self._background)
+        for task in left:
+            task.cancel()
+        if left:
+            await asyncio.wait(left)
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        store = self._store
-        if store is None or self._loop is not asyncio.get_running_loop() or store.is_memory:
+        if store.is_memory:
             return
         self._store = self._opening = None
-        if self._background:
-            await asyncio.wait(self._background, timeout=1)
         try:
             await store.leave()
         except BackplaneAway:

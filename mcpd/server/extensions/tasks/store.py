@@ -90,13 +90,14 @@ class TaskStore:
         await self._join()
         raw = encode_record(record)
         ttl = record.life(now) + _MARGIN
+        name = record.id.encode()
+        if not self.is_memory:
+            # Before the record: if this process dies in between, no task is left that nobody takes over.
+            await self.backplane.append(self._on(record.node), [name], _MOST_LISTED, _NODE_LIFE)
         await self.backplane.set(self._key(record.id), raw, ttl)
         self._own[record.id] = Stored(record, raw)
-        name = record.id.encode()
         if is_listed:
             await self.backplane.append(self._of(record.owner), [name], _MOST_LISTED, ttl)
-        if not self.is_memory:
-            await self.backplane.append(self._on(record.node), [name], _MOST_LISTED, _NODE_LIFE)
 
     async def adopt(self, record: Record) -> None:
         """Let this node run a task that another one has left."""
