@@ -32,6 +32,8 @@ T = TypeVar("T")
 _MOST_REMEMBERED = 1024
 # The most tasks of one subscription.
 _MOST_FOLLOWED = 1000
+# The most notifications that wait for a client which reads slowly, besides two for each task.
+_MOST_DUE = 16
 # Seconds between two notifications that differ in the message only (TASK-052).
 _MESSAGE_EVERY = 1.0
 _SUBSCRIPTION = f"{META}subscriptionId"
@@ -254,7 +256,7 @@ def listen(
 async def _listen(tasks: Tasks, exchange: Exchange, honoured: SubscriptionFilter, ids: list[str]) -> ListenResult:
     found = [task_id for task_id in dict.fromkeys(ids) if await tasks.find_for(task_id, exchange) is not None]
     honoured.task_ids = found
-    feed = _Feed(tasks, exchange)
+    feed = _Feed(tasks, exchange, 2 * len(found) + _MOST_DUE)
     for task_id in found:
         tasks.watch(task_id, feed.changed)
     # The acknowledgement is its first step, and precedes the first notification.
@@ -270,9 +272,10 @@ async def _listen(tasks: Tasks, exchange: Exchange, honoured: SubscriptionFilter
 
 class _Feed:
     # The notifications of one subscription. Each change of status is sent at once, a new message at most once a second.
-    def __init__(self, tasks: Tasks, exchange: Exchange) -> None:
+    def __init__(self, tasks: Tasks, exchange: Exchange, most_due: int) -> None:
         self._tasks = tasks
         self._exchange = exchange
+        self._most_due = most_due
         self._due: deque[Record] = deque()
         self._has_due = asyncio.Event()
         # The last notification of each task: its essence, its message, and the time.
@@ -283,8 +286,10 @@ class _Feed:
         if record is None:
             return
         if self._due and self._due[-1].id == record.id and _essence(self._due[-1])[:2] == _essence(record)[:2]:
-            self._due.pop()  # a client that reads slowly gets the latest message only
+            self._due.pop()
         self._due.append(record)
+        if len(self._due) > self._most_due:  # a client that reads slowly gets only the latest state of each task
+            self._due = deque({each.id: each for each in self._due}.values())
         self._has_due.set()
 
     async def send(self, ids: list[str]) -> None:

@@ -5,14 +5,18 @@ Spec: tasks-extension, task status notifications.
 
 from __future__ import annotations
 
+import gc
+import tracemalloc
 from typing import Any
 
 import pytest
-from support.clock import Clock, turns
+from support.clock import Clock, turns, until
 from support.http_peer import envelope, modern, serving
 from support.http_wire import http_wire
-from support.task_stage import TAKES, TASKS, TaskStage, answer, begin, get, wait_for
+from support.task_stage import TAKES, TASKS, Name, TaskStage, answer, begin, get, wait_for
 from support.wires import META, MODERN, Wire, memory_wire, stdio_wire, websocket_wire
+
+from mcpd import Context
 
 each_wire = pytest.mark.parametrize("open_wire", [memory_wire, stdio_wire, websocket_wire, http_wire])
 SUBSCRIPTION = f"{META}subscriptionId"
@@ -87,6 +91,46 @@ async def test_a_message_alone_is_told_once_a_second() -> None:
         stage.gate.set()
         assert (await told(wire))["status"] == "completed"
         wire.cancel(request_id)
+
+
+async def test_a_client_that_does_not_read_costs_little() -> None:
+    """TASK-052: it gets the latest state of its task when it reads on, not each state since it stopped."""
+    stage = TaskStage()
+    text = "Who? " + "x" * 100_000
+    records = [tracemalloc.Filter(True, "*/extensions/tasks/*")]
+
+    @stage.server.tool(task="required")
+    async def chat(ctx: Context) -> str:
+        for _ in range(200):
+            await ctx.elicit(text, Name)
+        return "bye"
+
+    takes = envelope(capabilities=TAKES)
+    async with serving(stage.server) as port:
+
+        async def ask(method: str, **params: Any) -> Any:
+            return (await port.ask(modern(method, params, meta=takes))).json["result"]
+
+        task_id = (await ask("tools/call", name="chat"))["taskId"]
+        peer = await port.connect()
+        peer.writer.transport.pause_reading()  # type: ignore[attr-defined]
+        peer.send(modern("subscriptions/listen", {"notifications": {"taskIds": [task_id]}}, meta=takes))
+        await until(lambda: stage.tasks._watchers)
+        tracemalloc.start()
+        try:
+            while (task := await ask("tasks/get", taskId=task_id))["status"] != "completed":
+                declined = dict.fromkeys(task.get("inputRequests", {}), {"action": "decline"})
+                await ask("tasks/update", taskId=task_id, inputResponses=declined)
+            gc.collect()
+            kept = tracemalloc.take_snapshot().filter_traces(records).statistics("filename")
+            assert sum(each.size for each in kept) < 30 * len(text)
+        finally:
+            tracemalloc.stop()
+        peer.writer.transport.resume_reading()  # type: ignore[attr-defined]
+        await peer.head()
+        while (await peer.message())["params"].get("status") != "completed":
+            pass
+    await stage.end()
 
 
 async def test_tasks_and_lists_share_a_subscription() -> None:
