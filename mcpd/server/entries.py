@@ -99,6 +99,7 @@ def tool_entry(
     if not is_data:
         entry.return_text_only()
     entry.shows_errors = catalog.shows_errors
+    entry.is_finished = any(extension.has_results for extension in installed if extension.id in additions)
     entry.wraps_for = frozenset(extension.id for extension in installed if extension.wraps_values)
     entry.active_extensions = catalog.active_extensions
     offer(catalog, entry, options, where)

@@ -285,7 +285,7 @@ class Listing(Generic[E]):
         """Return whether this is a page that every client receives, regardless of its extensions."""
         if not any(page is one for one in list(self._pages.values())):
             return False
-        return not any(entry.requires is not None or getattr(entry, "extension_meta", None) for entry in self)
+        return not any(entry.requires is not None or _is_changed(entry) for entry in self)
 
     def _build(self, active: ActiveExtensions, cursor: str | None, hidden: frozenset[str]) -> Any:
         entries = [e for e in self if e.requires is None or e.requires in active]
@@ -306,6 +306,12 @@ class Listing(Generic[E]):
         if not 0 < number < self._next_number or make_cursor(str(number)) != cursor:
             raise InvalidParams("cursor: not a cursor of this server; start again without one")
         return number
+
+
+def _is_changed(entry: Any) -> bool:
+    # Whether an extension shows more of an entry to its clients.
+    added: Mapping[str, ToolMeta] = getattr(entry, "extension_meta", {})
+    return any(each.condition is not None or each.meta(frozenset((name,))) for name, each in added.items())
 
 
 def make_cursor(text: str) -> str:

@@ -65,6 +65,8 @@ class FunctionTool(Entry):
         self.requires = requires
         # Whether the text of any exception reaches the model.
         self.shows_errors = False
+        # Whether `finish` receives each result, because an extension that changes results has a part in the tool.
+        self.is_finished = bool(self.extension_meta)
         # The time limit of a call in seconds; None for no limit.
         self.timeout: float | None = None
 
@@ -155,7 +157,7 @@ class FunctionTool(Entry):
                 if problems:
                     raise OutputError("; ".join(problems))
 
-        if self._finish is not None and (self.extension_meta or result.__class__ is not CallToolResult):
+        if self._finish is not None and (self.is_finished or result.__class__ is not CallToolResult):
             result = self._finish(result, exchange, self._has_schema)
 
         # Older versions send AnyValue as an object; newer ones send its content.

@@ -6,8 +6,9 @@ Nothing is encoded, and nothing has to be waited for. The limits of tasks bound 
 from __future__ import annotations
 
 from collections.abc import Callable
-from copy import copy
 from heapq import heappop, heappush
+
+from msgspec.structs import replace
 
 from mcpd.server.backplane.memory import MemoryBackplane
 from .record import Outcome, Record
@@ -50,7 +51,7 @@ class MemoryStore(TaskStore):
         record = self._records.get(task_id)
         if record is None:
             return None
-        record = copy(record)
+        record = replace(record)
         if record.asks:
             record.asks = dict(record.asks)
         if not step(record):
@@ -60,8 +61,8 @@ class MemoryStore(TaskStore):
             heappush(self._ends, (record.created + record.ttl, task_id))
         return record
 
-    async def put_outcome(self, record: Record, outcome: Outcome, ttl: float) -> None:
-        record.outcome = outcome
+    async def put_outcome(self, task_id: str, outcome: Outcome, ttl: float) -> tuple[Outcome | None, str]:
+        return outcome, ""
 
     async def discard(self, task_id: str) -> None:
         record = self._records.pop(task_id, None)

@@ -438,15 +438,16 @@ class Tasks:
                 self._charges[task_id] = charge
             else:
                 outcome, status = error_outcome(InternalError(OVER)), "failed"
-        kept = Record(id=task_id, owner="", server="", tool="", node="", created=0, updated=0, ttl=0)
+        inside, place = outcome, ""
         if outcome is not None:
-            await store.put_outcome(kept, outcome, max(keep, (record.wish or 0.0) - now + record.created))
+            ttl = max(keep, (record.wish or 0.0) - now + record.created)
+            inside, place = await store.put_outcome(task_id, outcome, ttl)
 
         def step(record: Record) -> bool:
             if record.is_final or (node and not self._runs(node, record)):
                 return False
             record.end(status, now, keep)
-            record.outcome, record.place = kept.outcome, kept.place
+            record.outcome, record.place = inside, place
             record.is_tool_error = outcome is not None and outcome.is_error
             record.message = (outcome.message if outcome is not None and outcome.code else message) or record.message
             return True
@@ -454,8 +455,8 @@ class Tasks:
         ended = await self.change(task_id, step)
         if ended is None:
             self._charges.pop(task_id, None)
-            if kept.place:
-                await store.drop(kept.place)
+            if place:
+                await store.drop(place)
         else:
             if task_id in self._kept.get(caller, ()):
                 self._kept[caller][task_id] = ended.created + ended.ttl

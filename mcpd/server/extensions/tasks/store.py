@@ -154,14 +154,14 @@ class TaskStore:
     def _left(self, record: Record, now: float) -> float:
         return max(0.0, record.created + record.life(now) - now) + _MARGIN
 
-    async def put_outcome(self, record: Record, outcome: Outcome, ttl: float) -> None:
-        """Add an outcome to a record that is being changed to a final status."""
+    async def put_outcome(self, task_id: str, outcome: Outcome, ttl: float) -> tuple[Outcome | None, str]:
+        """Return an outcome for a record, or the place where it was stored because it is large."""
         raw = encode_outcome(outcome)
         if len(raw) <= _SMALL_OUTCOME:
-            record.outcome = outcome
-        else:
-            record.place = f"{self._key(record.id)}:{token_hex(4)}"
-            await self.backplane.set(record.place, raw, ttl + _MARGIN)
+            return outcome, ""
+        place = f"{self._key(task_id)}:{token_hex(4)}"
+        await self.backplane.set(place, raw, ttl + _MARGIN)
+        return None, place
 
     async def outcome(self, record: Record) -> Outcome | None:
         """Return how a task ended; None while it works."""

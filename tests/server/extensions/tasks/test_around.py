@@ -13,7 +13,7 @@ from support.folders import opened
 from support.task_stage import LEGACY_TASKS, TAKES, TaskStage, begin, entered, get, wait_for
 from support.wires import MODERN, memory_wire
 
-from mcpd import Server
+from mcpd import CacheHint, Server
 from mcpd.server.joined import join
 from mcpd.server.observe.metrics import Meter, expose
 from mcpd.server.reloading import take_over
@@ -146,3 +146,11 @@ async def test_nodes_that_serve_together_share_their_tasks() -> None:
         await app.aclose()
     await turns()
     assert all(not stage.tasks.runs for stage in stages)
+
+
+async def test_the_list_of_tools_stays_one_for_all() -> None:
+    """S26-191: which tools can be tasks is no secret, so a public list stays public."""
+    server = Server("t", cache=CacheHint(60, "public"))
+    server.add_tool(lambda: "", name="tool", task="auto")
+    async with memory_wire(server, MODERN, capabilities=TAKES) as wire:
+        assert (await wire.result("tools/list"))["cacheScope"] == "public"

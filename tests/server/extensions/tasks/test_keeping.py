@@ -12,7 +12,7 @@ import os
 import stat
 import tracemalloc
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -430,14 +430,18 @@ class Shared:
         return getattr(self._real, name)
 
 
-async def test_two_nodes_have_the_same_tasks() -> None:
+@pytest.mark.parametrize("kind", ["memory", pytest.param("redis", marks=NEEDS_REDIS)])
+async def test_two_nodes_have_the_same_tasks(kind: str) -> None:
     """TASK-015, TASK-040, TASK-051, TASK-062: each method works on the node that does not run the task."""
     backplane = MemoryBackplane()
     one, other = TaskStage(), TaskStage()
-    for stage in (one, other):
-        stage.server.extensions[TASKS].task_store = Shared(backplane)  # type: ignore[attr-defined]
-        await stage.server.extensions[TASKS].start()
-    async with one.wire() as here, other.wire() as there:
+    async with AsyncExitStack() as stack:
+        url = stack.enter_context(RedisServer()).url if kind == "redis" else ""
+        for stage in (one, other):
+            stage.server.extensions[TASKS].task_store = url or Shared(backplane)  # type: ignore[attr-defined]
+            await stage.server.extensions[TASKS].start()
+        here = await stack.enter_async_context(one.wire())
+        there = await stack.enter_async_context(other.wire())
         task_id = await begin(here, "ask", times=2)
         asked = await wait_for(there, task_id, "input_required")
         request_id = there.ask("subscriptions/listen", {"notifications": {"taskIds": [task_id]}})
