@@ -202,6 +202,7 @@ _OPTIONS = {
     "stateless_http": "set it when you serve: mcpd serve --stateless",
     "json_response": "leave it out: an answer is JSON unless notifications come before it",
     "middleware": "write @server.middleware above each function",
+    "tags": "tags belong to tools, resources and prompts: write @server.tool(tags=…)",
     "include_tags": "write server.enable(tags=…, only=True)",
     "exclude_tags": "write server.disable(tags=…)",
     "mask_error_details": "the texts of exceptions are hidden unless show_errors=True is given",

@@ -232,6 +232,11 @@ def check_optional(meta: RequestMeta) -> None:
         )
 
 
+def raw_capabilities(meta: RequestMeta | None) -> bytes:
+    """Return the client's capabilities as received; empty without an envelope."""
+    return b"" if meta is None else bytes(meta.client_capabilities)
+
+
 def identity_in(meta: RequestMeta) -> ClientIdentity:
     return ClientIdentity(raw_capabilities=meta.client_capabilities, raw_info=meta.client_info)
 

@@ -266,7 +266,7 @@ def test_code_of_others_is_not_where_it_failed() -> None:
         ("from mcpd import Server\nServer('a', instuctions='b')\n", "(line 2); did you mean instructions?"),
         (
             "from mcpd import Server\nServer('a', tags={'b'})\n",
-            "(line 2); the options are version, title, ",
+            "(line 2); tags belong to tools, resources and prompts",
         ),
         ("from mcpd import Server\nServer('a').custom_route('/b')\n", "(line 2); write @server.route("),
         ("from mcpd import Server\nServer('a').http_app\nServer('a').add_middleware(1)", "; write server.middleware("),

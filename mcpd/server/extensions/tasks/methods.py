@@ -11,8 +11,9 @@ from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from mcpd.errors import InternalError, InvalidParams, MissingExtension
+from mcpd.protocol.envelope import SUBSCRIPTION_ID, raw_capabilities
 from mcpd.protocol.session import Call
-from mcpd.protocol.types.base import META, EmptyResult, Params, Result
+from mcpd.protocol.types.base import EmptyResult, Params, Result
 from mcpd.protocol.types.interaction import ListenResult, SubscriptionFilter
 from mcpd.protocol.types.tasks import TASKS, ListTasksParams, TaskParams, UpdateTaskParams
 from mcpd.protocol.versions import table
@@ -36,7 +37,6 @@ _MOST_FOLLOWED = 1000
 _MOST_DUE = 16
 # Seconds between two notifications that differ in the message only (TASK-052).
 _MESSAGE_EVERY = 1.0
-_SUBSCRIPTION = f"{META}subscriptionId"
 
 
 # -- the two forms ------------------------------------------------------------------------------
@@ -129,7 +129,7 @@ _known: dict[bytes, bool] = {}
 
 def offers(call: Call) -> bool:
     """Whether a request of 2026-07-28 says that its client accepts tasks (TASK-005)."""
-    raw = b"" if call.meta is None else bytes(call.meta.client_capabilities)
+    raw = raw_capabilities(call.meta)
     known = _known.get(raw)
     if known is None:
         known = isinstance((call.client.capabilities.extensions or {}).get(TASKS), dict)
@@ -322,7 +322,7 @@ class _Feed:
         self._later.pop(record.id, None)
         self._sent[record.id] = essence, record.message, loop.time()
         params = await _MODERN.found(self._tasks, record)
-        params.meta = {_SUBSCRIPTION: self._exchange.call.id}
+        params.meta = {SUBSCRIPTION_ID: self._exchange.call.id}
         await self._exchange.peer.notify("notifications/tasks", params, self._exchange.call)
 
     def _say_later(self, task_id: str) -> None:

@@ -14,8 +14,9 @@ from msgspec.json import Decoder as JsonDecoder
 from msgspec.msgpack import Decoder, Encoder
 
 from mcpd.errors import ProtocolError
+from mcpd.protocol.envelope import SERVER_INFO
 from mcpd.protocol.jsonrpc import encode, replace_lone_surrogates
-from mcpd.protocol.types.base import META, Result
+from mcpd.protocol.types.base import Result
 from mcpd.protocol.types.features import AnyValue, CallToolResult
 from mcpd.protocol.types.interaction import (
     CreateMessageParams,
@@ -80,7 +81,7 @@ class Outcome(Struct, omit_defaults=True):
     def read(self) -> CallToolResult:
         """Return the result, for clients of any version."""
         result: CallToolResult = _decode_result(self.result)
-        if isinstance(result.meta, dict) and result.meta.pop(f"{META}serverInfo", None) and not result.meta:
+        if isinstance(result.meta, dict) and result.meta.pop(SERVER_INFO, None) and not result.meta:
             result.meta = None
         if self.has_any:
             result.structured_content = AnyValue(result.structured_content)

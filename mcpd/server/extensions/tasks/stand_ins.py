@@ -13,7 +13,7 @@ from msgspec import Raw, Struct, field, to_builtins
 from msgspec.json import Decoder
 
 from mcpd.errors import LocalProtocolError, ProtocolError, ToolError
-from mcpd.protocol.envelope import ClientIdentity
+from mcpd.protocol.envelope import ClientIdentity, identity_in
 from mcpd.protocol.jsonrpc import Id, as_json
 from mcpd.protocol.principal import ANONYMOUS, Origin, Transport
 from mcpd.protocol.session import Call
@@ -236,7 +236,7 @@ def _description(raw: bytes) -> tuple[Raw, RequestMeta, ClientIdentity]:
     return (
         Raw(b'{"_meta":%b}' % raw),
         meta,
-        ClientIdentity(raw_capabilities=meta.client_capabilities, raw_info=meta.client_info),
+        identity_in(meta),
     )
 
 
