@@ -273,9 +273,9 @@ SLOW = ["$" * 40_000, "$a" * 20_000, "[a](" * 12_000, "*a_" * 16_000, "> " * 20_
 
 
 def test_texts_that_are_made_to_be_slow_are_not() -> None:
-    began = time.monotonic()
+    began = time.process_time()
     for source in [*SLOW, "![[" * 100_000]:
         shown_cells(read_notebook(four({"cell_type": "markdown", "source": source})), "x")
     for html in ("<a " * 100_000, "<table>" + "<tr><td>x" * 30_000, "<!--" * 90_000, "<b>" * 130_000):
         assert clean_html(html) is not None
-    assert time.monotonic() - began < 30
+    assert time.process_time() - began < 30
