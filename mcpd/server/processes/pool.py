@@ -162,10 +162,10 @@ class Pool:
             try:
                 await turn
             except asyncio.CancelledError:
-                if turn.cancelled():
-                    self._waiting.remove(turn)
-                else:
+                if not turn.cancelled():
                     self._leave_place()
+                elif turn in self._waiting:
+                    self._waiting.remove(turn)
                 raise
         try:
             return self._take(calls)

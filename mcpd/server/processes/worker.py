@@ -115,12 +115,14 @@ class Worker:
         self._problem = problem
         self._runner: asyncio.Runner | None = None
         self._lifespans: list[Any] = []
-        # Whether it waits for a call or runs one, its task if it runs in the event loop, and whether SIGTERM has come.
+        # Whether it waits for a call, runs one, or runs a plain function, and whether SIGTERM has come.
         self._is_waiting = False
         self._is_running = False
+        self._is_in_function = False
         self._is_stopped = False
         # Whether this is a child process that a tool has forked.
         self._is_child = False
+        # The task of the call if it runs in the event loop.
         self.task: asyncio.Task[Any] | None = None
         self._sending = threading.RLock()
         self._reading = threading.Lock()
@@ -137,6 +139,7 @@ class Worker:
         with suppress(asyncio.CancelledError):  # of SIGTERM, outside of a function
             while not self._is_stopped and isinstance(message := self._next(), Run):
                 self._run_call(message)
+        self._is_running = False
         for lifespan in self._lifespans:
             self._run(lifespan.release(self))
 
@@ -177,8 +180,9 @@ class Worker:
     def _stop(self, number: int, frame: FrameType | None) -> None:
         # End the call by a cancellation, so that its `finally` blocks run, and then the process.
         was_stopped, self._is_stopped = self._is_stopped, True
-        if was_stopped or not (self._is_running or self._is_waiting):
-            return
+        has_task = self._is_running and self.task is not None
+        if was_stopped or not (self._is_waiting or self._is_in_function or has_task):
+            return  # what runs now is not the tool's, and looks itself
         exchange = self.exchange
         if exchange is not None:
             exchange.call.session.cancel(exchange.call.id)
@@ -221,10 +225,19 @@ class Worker:
         if callee.runs_in_loop:
             value = self._run(self._awaited(callee, arguments, exchange))
         else:
-            value = callee.function(arguments, exchange)
+            self._is_in_function = True
+            try:
+                self._check_stopped()
+                value = callee.function(arguments, exchange)
+            finally:
+                self._is_in_function = False
             if value.__class__ is CoroutineType:
                 value = self._run(value)
         return value
+
+    def _check_stopped(self) -> None:
+        if self._is_stopped and self._is_running:
+            raise asyncio.CancelledError
 
     async def _awaited(self, callee: ProcessCallee, arguments: Raw, exchange: WorkerExchange | None) -> Any:
         return await callee.function(arguments, exchange)
@@ -239,12 +252,16 @@ class Worker:
             self.task = asyncio.current_task()
             loop.add_reader(self._socket, self._on_readable)
             try:
+                self._check_stopped()
                 return await work
             finally:
                 loop.remove_reader(self._socket)
                 self.task = None
 
-        return self._runner.run(run())
+        try:
+            return self._runner.run(run())
+        finally:
+            work.close()  # SIGTERM may have come before it began
 
     async def _opened(self, lifespan: Any) -> Any:
         if lifespan not in self._lifespans:

@@ -11,13 +11,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.clock import Clock, until
+from support.clock import Clock, turns, until
 from support.process_stage import begin, is_alive, pools, wire_to
 from support.wires import each_version
 
 from mcpd import Server
 from mcpd.cli.target import load
 from mcpd.errors import RegistrationError
+from mcpd.server.functions import Source
 from mcpd.server.processes import pool
 
 pytestmark = [
@@ -118,6 +119,21 @@ async def test_more_calls_wait_in_order_and_many_more_are_refused(
             answer = await wire.receive()
             assert (answer["id"], answer["result"]["content"][0]["text"]) == (waiting[n], str(n))
         await wire.quiet()
+
+
+async def test_a_place_is_passed_on_by_calls_that_are_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also by one that got it at that moment, and by one that still stands in the line."""
+    one = pool.Pool(Source("nothing:loads", {}), "fork")
+    monkeypatch.setattr(one, "_busy", one._most)
+    monkeypatch.setattr(one, "_take", lambda calls: "a worker")
+    calls = [asyncio.create_task(one.acquire(0)) for _ in range(3)]
+    await turns()
+    calls[0].cancel()
+    one._leave_place()
+    calls[1].cancel()
+    done = await asyncio.gather(*calls, return_exceptions=True)
+    assert [type(each) for each in done] == [asyncio.CancelledError, asyncio.CancelledError, str]
+    assert (one._busy, len(one._waiting)) == (one._most, 0)
 
 
 # -- ending --------------------------------------------------------------------------------------

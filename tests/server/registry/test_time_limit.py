@@ -54,6 +54,7 @@ class Stage:
 
 @each_version
 async def test_the_caller_gets_an_error_and_the_thread_goes_on(version: str) -> None:
+    """PROC-05: a coroutine is cancelled, a thread is left alone; processes are in `tests/server/processes`."""
     stage = Stage()
     async with memory_wire(stage.server, version) as wire:
         for name in ("waits", "blocks"):
