@@ -448,7 +448,6 @@ class ServerPeer:
         return self._origin
 
     def close_stream(self, request_id: object) -> None:
-        """See `ResumableChannel`."""
         self.worker.say(self.call, "close_stream", None)
 
     def is_away(self, request_id: object) -> bool:
@@ -456,15 +455,12 @@ class ServerPeer:
         return False
 
     def notify_nowait(self, method: str, params: Any, related_request: Call | None = None) -> None:
-        """See `Peer`."""
         self.worker.say(self.call, method, params)
 
     async def notify(self, method: str, params: Any, related_request: Call | None = None) -> None:
-        """See `Peer`."""
         self.worker.say(self.call, method, params)
 
     def as_json(self, data: Any) -> Any:
-        """See `Peer`."""
         return as_json(data, to_builtins)
 
 
@@ -477,18 +473,15 @@ class ServerAsking(Asking):
         self.kept = kept
 
     def can_ask(self, question: Question) -> bool:
-        """See `Asking`."""
         return decode(self._worker.ask_now(self._call, "can_ask", _as_data(question)), type=bool)
 
     async def ask(self, questions: Mapping[str, Question], timeout: float | None) -> dict[str, Any]:
-        """See `Asking`."""
         data = {key: _as_data(question) for key, question in questions.items()}
         raw = await self._worker.ask(self._call, "ask", [data, timeout])
         answers = decode(raw, type=dict[str, Raw])
         return {key: _read_answer(question, answers[key]) for key, question in questions.items()}
 
     def require(self, question: Question, key: str | None) -> NoReturn:
-        """See `Asking`."""
         self._worker.ask_now(self._call, "require", [_as_data(question), key])
         raise AssertionError("the server lets nothing go on after `require`")
 
@@ -515,7 +508,6 @@ class ServerTask:
 
     @property
     def id(self) -> str | None:
-        """See `CallTask`."""
         return decode(self._worker.ask_now(self._call, "task_id", None), type=str | None)
 
     def entered(self) -> None:
@@ -538,7 +530,6 @@ class ServerTask:
         raise NotImplementedError
 
     async def become(self, message: str) -> None:
-        """See `CallTask`."""
         await self._worker.ask(self._call, "become_task", message)
 
 
@@ -597,7 +588,6 @@ class WorkerExchange(Exchange, eq=False):
         raise RuntimeError("a method of the context waits for an event loop")
 
     async def notify(self, method: str, params: Any) -> None:
-        """See `Exchange`."""
         await self.peer.worker.ask(self.call, "notify", [method, params])  # type: ignore[attr-defined]
 
 

@@ -77,13 +77,11 @@ class TasksExtension(Extension):
         if self._tasks is None:
             from mcpd.server.backplane.node import namespace_of
             from .registry import Tasks
-
-            assert self.server is not None
-            self._tasks = Tasks(self.limits, self._open_store, f"{namespace_of(self.server.name)}:")
-            self._tasks.add_host(self.server)
             from .running import run_again
 
-            self._tasks.run_again = run_again
+            assert self.server is not None
+            self._tasks = Tasks(self.limits, self._open_store, f"{namespace_of(self.server.name)}:", run_again)
+            self._tasks.add_host(self.server)
         return self._tasks
 
     def _open_store(self) -> tuple[Backplane | None, bool]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from mcpd.errors import InternalError, InvalidParams, MissingExtension
@@ -206,18 +206,14 @@ async def _cancel(tasks: Tasks, exchange: Exchange, form: TaskForm, task_id: str
     return await form.cancelled(tasks, record, cancelled)
 
 
-def result(tasks: Tasks, exchange: Exchange, params: TaskParams) -> Coroutine[Any, Any, Result]:
-    """Wait for the end of a task, and return the result of its call; 2025-11-25 only."""
-    from .legacy import result
+def _of_legacy(name: str) -> Callable[[Tasks, Exchange, Any], Coroutine[Any, Any, Result]]:
+    # Return a function of `legacy`, which few clients need.
+    def run(tasks: Tasks, exchange: Exchange, params: Any) -> Coroutine[Any, Any, Result]:
+        from . import legacy
 
-    return _stored(result(tasks, exchange, params))
+        return _stored(getattr(legacy, name)(tasks, exchange, params))
 
-
-def list_tasks(tasks: Tasks, exchange: Exchange, params: ListTasksParams) -> Coroutine[Any, Any, Result]:
-    """Return one page of the sender's tasks; 2025-11-25 only."""
-    from .legacy import list_tasks
-
-    return _stored(list_tasks(tasks, exchange, params))
+    return run
 
 
 _LEGACY = (table.NEWEST_LEGACY,)
@@ -228,8 +224,8 @@ _ROWS: dict[str, tuple[type[Params], Any, Versions, str | None]] = {
     "tasks/get": (TaskParams, get, _BOTH, "taskId"),
     "tasks/update": (UpdateTaskParams, update, table.MODERN, "taskId"),
     "tasks/cancel": (TaskParams, cancel, _BOTH, "taskId"),
-    "tasks/result": (TaskParams, result, _LEGACY, None),
-    "tasks/list": (ListTasksParams, list_tasks, _LEGACY, None),
+    "tasks/result": (TaskParams, _of_legacy("result"), _LEGACY, None),
+    "tasks/list": (ListTasksParams, _of_legacy("list_tasks"), _LEGACY, None),
 }
 
 METHODS = {

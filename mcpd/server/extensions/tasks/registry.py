@@ -84,12 +84,17 @@ class Tasks:
     renew_every = 5.0
 
     def __init__(
-        self, settings: TaskSettings, new_backplane: Callable[[], tuple[Backplane | None, bool]], namespace: str
+        self,
+        settings: TaskSettings,
+        new_backplane: Callable[[], tuple[Backplane | None, bool]],
+        namespace: str,
+        run_again: Callable[[Tasks, ExtensionHost, Record], object],
     ) -> None:
         self.settings = settings
         self.runs: dict[str, Run] = {}
         self._new_backplane = new_backplane
         self._namespace = namespace
+        self._run_again = run_again
         self._hosts: dict[str, ExtensionHost] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
         self._store: TaskStore | None = None
@@ -107,7 +112,6 @@ class Tasks:
         self._background: set[asyncio.Task[Any]] = set()
         self._timer: asyncio.TimerHandle | None = None
         self.is_ending = False
-        self.run_again: Callable[[Tasks, ExtensionHost, Record], object] = _lost
         self._owns_backplane = True
         # The questions that a client of 2025-11-25 is being asked, by task and key.
         self.asking: dict[tuple[str, str], asyncio.Task[None]] = {}
@@ -576,7 +580,7 @@ class Tasks:
         if taken is not None:
             self._log(taken, f"begins again ({taken.attempt})")
             await store.adopt(taken)
-            self.run_again(self, host, taken)
+            self._run_again(self, host, taken)
 
     async def note(self, task_id: str, text: str | None) -> Record | None:
         """Set the status message of a task. Returns None for a task that has ended or does not exist."""
@@ -606,10 +610,6 @@ class Tasks:
         for observer in () if host is None else host.observers:
             if isinstance(observer, HookedObserver):
                 observer.task_changed(record.tool, status, self.clock() - record.created)
-
-
-def _lost(tasks: Tasks, host: ExtensionHost, record: Record) -> None:
-    raise LookupError("nobody runs tasks again")
 
 
 def unknown() -> InvalidParams:
