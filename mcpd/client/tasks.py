@@ -355,7 +355,7 @@ class TaskHandle:
     def _set(self, task: DetailedTask) -> None:
         message, before = task.status_message, self._task.status_message
         self._task, self._is_current = task, True
-        if self._on_progress is None or not message or message == before:
+        if self._on_progress is None or not message or message == before or task.status in ("failed", "cancelled"):
             return
         found = _PROGRESS.search(message)
         if found is not None:

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -37,6 +38,7 @@ from mcpd.protocol.types.features import CallToolResult, TextContent, Tool
 if TYPE_CHECKING:
     from mcpd.client import Callbacks, Client
     from mcpd.protocol.types.base import LogMessageParams
+    from mcpd.protocol.types.tasks import DetailedTask
 
 
 _HELP = """Call a tool, which is a function that the server offers, and print its result.
@@ -103,6 +105,7 @@ def call_command(
                 await client.set_log_level(log_level)  # type: ignore[arg-type]
 
             tool = find_tool(await client.list_tools(), name)
+            client.tasks.on_change = partial(_note_task, terminal, set())
             params = {"name": name, "arguments": await _arguments(terminal, given, tool, name, asks_all=ask)}
             try:
                 raw = await _request(terminal, client, questions, params)
@@ -115,6 +118,12 @@ def call_command(
             return show_result(terminal, raw, name, as_json=as_json, output=output)
 
     return run(call, server)
+
+
+def _note_task(terminal: Terminal, known: set[str], task: DetailedTask) -> None:
+    if task.task_id not in known:
+        known.add(task.task_id)
+        terminal.note(f"mcpd: this call is a task now: {printable(task.task_id)}", "dim")
 
 
 def find_tool(tools: Sequence[Tool], name: str) -> Tool | None:

@@ -69,8 +69,8 @@ def _list_command(target: str | None, command: tuple[str, ...], as_json: bool, *
             is_about_target = isinstance(error, ConfigurationError) and _LISTS_TASKS not in str(error)
             if server.version is not None or is_about_target:
                 raise
-            only = f"this server cannot list tasks, which needs protocol version {_LISTS_TASKS}"
-            raise ConfigurationError(f"{only}; use mcpd tasks get with the id of a task ({error})") from None
+            only = f"only servers of protocol version {_LISTS_TASKS} list tasks, and only to users that have logged in"
+            raise ConfigurationError(f"{only}; use mcpd tasks get with the id, which mcpd call prints") from None
 
         if as_json:
             terminal.print_json(Raw(encode(tasks)))

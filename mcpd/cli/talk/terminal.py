@@ -42,6 +42,8 @@ _STYLES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", 
 _STDIN = 0
 _BAR_SECONDS = 0.1
 _LINE_SECONDS = 1.0
+# Progress below this is that of heartbeats.
+_LEAST = 1e-6
 _BAR_CELLS = 24
 
 
@@ -151,12 +153,15 @@ class Terminal:
     def progress(self, done: float, total: float | None, message: str | None) -> None:
         """Show the progress of a call: on a terminal as a bar, otherwise as a line now and then."""
         is_last = total is not None and done >= total
+        # A heartbeat, and the status of a task, have a text and no number that means something.
+        number = "" if message and total is None and abs(done) < _LEAST else f"{done:g}"
         now = asyncio.get_running_loop().time()
         if not self.err_is_terminal:
             if is_last or self._drawn_at is None or now - self._drawn_at >= _LINE_SECONDS:
                 self._drawn_at = now
                 of = f" of {total:g}" if total is not None else ""
-                self.note(f"mcpd: {done:g}{of}{f': {printable(message, 200)}' if message else ''}")
+                said = printable(message, 200) if message else ""
+                self.note(f"mcpd: {': '.join(filter(None, (number + of, said)))}")
             return
         said = f" {printable(message, 60)}" if message else ""
         if total is not None and total > 0:
@@ -164,7 +169,7 @@ class Terminal:
             full = round(part * _BAR_CELLS)
             self._bar = f"[{'#' * full}{'-' * (_BAR_CELLS - full)}] {part:4.0%}{said}"
         else:
-            self._bar = f"[{done:g}]{said}"
+            self._bar = f"[{number}]{said}" if number else said.lstrip()
 
         if is_last or self._drawn_at is None or now - self._drawn_at >= _BAR_SECONDS:
             self._drawn_at = now

@@ -72,8 +72,8 @@ class TasksServeOptions(TypedDict, total=False):
         Option(
             "--task-store",
             "Tasks",
-            "Keep tasks there: sqlite:///path/to/file survives a restart, redis://HOST:PORT/0 is shared by several processes. "
-            "Default: the backplane of --backplane, or memory.",
+            "Keep tasks there: sqlite:///path/to/file survives a restart, redis://HOST:PORT/0 is shared by several "
+            "processes. Default: the backplane of --backplane, or memory.",
             "URL",
         ),
     ]

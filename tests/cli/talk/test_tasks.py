@@ -45,7 +45,7 @@ def test_list(run: Run) -> None:
     assert [task["taskId"] for task in tasks] == ["busy", "asks", "done", "failed"]
     done = run("modern", "list")
     assert (done.returncode, done.stdout) == (1, "")
-    assert "cannot list tasks, which needs protocol version 2025-11-25; use mcpd tasks get" in done.stderr
+    assert "only servers of protocol version 2025-11-25 list tasks" in done.stderr
 
 
 @BOTH
@@ -85,6 +85,17 @@ def test_cancel(run: Run, era: str) -> None:
     done = run(era, "cancel", "one", "two")
     assert (done.returncode, done.stdout) == (2, "")
     assert "leave out 'two'" in done.stderr
+
+
+@BOTH
+def test_a_call_that_becomes_a_task(child: Child, era: str) -> None:
+    """Its id is printed, because `mcpd tasks` needs it."""
+    command = child.mcpd("call", "render", "--", sys.executable, SCRIPT, era)
+    done = subprocess.run(
+        command, stdin=subprocess.DEVNULL, env=child.env, capture_output=True, text=True, timeout=100, check=False
+    )
+    assert (done.returncode, done.stdout) == (0, "a forest\n")
+    assert done.stderr.splitlines().count("mcpd: this call is a task now: busy") == 1
 
 
 SERVER = """
