@@ -170,6 +170,12 @@ def leave_a_thread(ctx: SyncContext) -> str:
     return "left"
 
 
+@server.tool(process=True)
+def leave_a_question(ctx: SyncContext) -> str:
+    threading.Thread(target=ctx.list_roots, daemon=True).start()
+    return str(ctx.elicit("Who?", str, key="who").get())
+
+
 _said: list[str] = []
 
 

@@ -125,7 +125,11 @@ class Worker:
         # The task of the call if it runs in the event loop.
         self.task: asyncio.Task[Any] | None = None
         self._sending = threading.RLock()
-        self._reading = threading.Lock()
+        self._reading = threading.Condition()
+        self._has_reader = False
+        # The next call, and whether the server has ended.
+        self._call: Run | None = None
+        self._has_ended = False
         self._numbers = count(1)
         self._replies: dict[int, Reply] = {}
         self._waiting: dict[int, asyncio.Future[Reply]] = {}
@@ -137,16 +141,18 @@ class Worker:
         signal.signal(signal.SIGTERM, self._stop)
         os.register_at_fork(before=_hold_sigterm, after_in_parent=_take_sigterm, after_in_child=self._become_child)
         with suppress(asyncio.CancelledError):  # of SIGTERM, outside of a function
-            while not self._is_stopped and isinstance(message := self._next(), Run):
+            while not self._is_stopped and (message := self._next()) is not None:
                 self._run_call(message)
         self._is_running = False
         for lifespan in self._lifespans:
             self._run(lifespan.release(self))
 
-    def _next(self) -> ToWorker | None:
+    def _next(self) -> Run | None:
         self._is_waiting = True
         try:
-            return self._read()
+            self._read_until(lambda: self._call is not None or self._has_ended)
+            call, self._call = self._call, None
+            return call
         finally:
             self._is_waiting = False
 
@@ -280,6 +286,23 @@ class Worker:
         except (TypeError, ValueError, RecursionError, OverflowError):
             return None
 
+    def _read_until(self, is_done: Callable[[], bool]) -> None:
+        # One thread reads for all that wait, also a thread that a call has left behind with a question.
+        with self._reading:
+            while not is_done():
+                if self._has_reader:
+                    self._reading.wait()
+                    continue
+                self._has_reader = True
+                self._reading.release()
+                try:
+                    message = self._read()
+                finally:
+                    self._reading.acquire()
+                    self._has_reader = False
+                    self._reading.notify_all()
+                self._take(message)
+
     # -- frames ------------------------------------------------------------------------------
 
     def _read(self) -> ToWorker | None:
@@ -329,10 +352,9 @@ class Worker:
         if task is not None and threading.current_thread() is not threading.main_thread():
             return cast(Raw, ThreadCall(self.ask(call, what, body), task.get_loop()).result())
         number = self._ask(call, what, body)
-        while number not in self._replies:
-            with self._reading:
-                if number not in self._replies:
-                    self._take(self._read())
+        self._read_until(lambda: number in self._replies or not call.is_open)
+        if number not in self._replies:
+            raise LocalProtocolError("the call has ended")
         return _result_of(self._replies.pop(number))
 
     async def ask(self, call: Call, what: str, body: Any) -> Raw:
@@ -355,8 +377,14 @@ class Worker:
             self._take(self._read())
 
     def _take(self, message: ToWorker | None) -> None:
-        if not isinstance(message, Reply):
-            os._exit(1)  # the server has ended
+        if isinstance(message, Run):
+            self._call = message
+            return
+        if message is None:
+            if self._is_running:
+                os._exit(1)
+            self._has_ended = True
+            return
         waiting = self._waiting.get(message.number)
         if waiting is None:
             self._replies[message.number] = message

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -72,6 +73,19 @@ async def test_questions_are_requests(processes: Server, version: str, suffix: s
         result = (await wire.answer(request))["result"]
         assert result["content"][0]["text"] == "Ada a tale 1 1"
         await wire.quiet()
+
+
+async def test_a_question_that_a_call_has_left(processes: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The thread that waits for the answer does not take the next call for it."""
+    monkeypatch.setattr(os, "cpu_count", lambda: 1)
+    async with wire_to(processes, ASKING[-1], capabilities=ALL) as wire:
+        request = wire.ask("tools/call", {"name": "leave_a_question", "arguments": {}})
+        asked = {question["method"]: question["id"] for question in (await wire.receive(), await wire.receive())}
+        answer = ANSWERS["elicitation/create"]
+        wire.send({"jsonrpc": "2.0", "id": asked["elicitation/create"], "result": answer})
+        await wire.answer(request)
+        for number in range(3):
+            assert await wire.text("add", a=number, b=1) == str(number + 1)
 
 
 @BOTH
