@@ -57,7 +57,7 @@ class ServerTasks:
         """End a task with the value that its tool would have returned. Returns False if it has ended already."""
         tasks = self._tasks
         record = await tasks.read(task_id)
-        host = None if record is None else tasks.host(record.server)
+        host = None if record is None else tasks.hosts.get(record.server)
         if record is None or host is None:
             return False
         tool = host.catalog.tools.find(record.tool)

@@ -81,7 +81,7 @@ class TasksExtension(Extension):
 
             assert self.server is not None
             self._tasks = Tasks(self.limits, self._open_store, f"{namespace_of(self.server.name)}:", run_again)
-            self._tasks.add_host(self.server)
+            self._tasks.hosts[self.server.name] = self.server
         return self._tasks
 
     def _open_store(self) -> tuple[Backplane | None, bool]:
@@ -197,7 +197,7 @@ class TasksExtension(Extension):
             assert self.server is not None
             self._tasks, self._shared = other._tasks, other._shared
             self._tasks.settings = self.limits
-            self._tasks.add_host(self.server)
+            self._tasks.hosts[self.server.name] = self.server
 
     # -- serving -----------------------------------------------------------------------------
 

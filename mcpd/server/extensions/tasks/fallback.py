@@ -59,7 +59,7 @@ def add_tools(get_tasks: Callable[[], Tasks], server: ExtensionHost) -> None:
         if not record.is_final:
             said = f": {record.message}" if record.message else ""
             raise ToolError(f"The task still works{said}. Call task_result again to wait for it")
-        outcome = await tasks.outcome(record)
+        outcome = await tasks.store.outcome(record)
         if outcome is None or outcome.code:
             return failed(f"The task was {record.status}: {record.message or 'there is no result'}")
         return outcome.read()

@@ -77,7 +77,7 @@ async def result(tasks: Tasks, exchange: Exchange, params: TaskParams) -> Result
 
 
 async def _outcome(tasks: Tasks, record: Record) -> Result:
-    outcome = await tasks.outcome(record)
+    outcome = await tasks.store.outcome(record)
     if outcome is None:
         raise InternalError(f"The task was {record.status}: {record.message or 'there is no result'}")
     if outcome.code:
@@ -93,7 +93,8 @@ async def list_tasks(tasks: Tasks, exchange: Exchange, params: ListTasksParams) 
         raise MethodNotFound("Method not found: tasks are listed only for clients that have logged in")
     after = "" if params.cursor is None else read_cursor(params.cursor)
     await tasks.open()
-    entries = None if params.cursor is not None and not after else await tasks.ids_of(exchange, after, _PAGE)
+    has_place = params.cursor is None or bool(after)
+    entries = await tasks.store.ids_of(tasks.owner(exchange), after, _PAGE) if has_place else None
     if entries is None:
         raise InvalidParams("cursor: not a cursor of this server; start again without a cursor")
     found = [await tasks.find_for(task_id, exchange) for _, task_id in entries]

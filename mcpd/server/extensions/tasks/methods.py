@@ -95,7 +95,7 @@ class _Modern:
         return detailed(record, None, now)
 
     async def found(self, tasks: Tasks, record: Record) -> Result:
-        outcome = await tasks.outcome(record) if record.is_final else None
+        outcome = await tasks.store.outcome(record) if record.is_final else None
         return detailed(record, outcome, tasks.clock())
 
     async def cancelled(self, tasks: Tasks, record: Record, cancelled: Record | None) -> Result:

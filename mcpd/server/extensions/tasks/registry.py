@@ -95,14 +95,15 @@ class Tasks:
         self._new_backplane = new_backplane
         self._namespace = namespace
         self._run_again = run_again
-        self._hosts: dict[str, ExtensionHost] = {}
+        # The servers whose tools can run, by name. A server replaces an earlier one of the same name.
+        self.hosts: dict[str, ExtensionHost] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
         self._store: TaskStore | None = None
         self._opening: asyncio.Future[None] | None = None
         # The open `tasks/result` of each task.
         self.results: dict[str, list[Exchange]] = {}
         self._watchers: dict[str, list[Watcher]] = {}
-        self.questions = Questions(self._read, self.change, self._log)
+        self.questions = Questions(lambda task_id: self.store.read(task_id), self.change, self._log)
         # The tasks that work, by caller.
         self.counted: Counter[str] = Counter()
         # The tasks that each caller has, with their ends, and the memory of large results in this process.
@@ -118,14 +119,6 @@ class Tasks:
 
     # -- its life ----------------------------------------------------------------------------
 
-    def add_host(self, host: ExtensionHost) -> None:
-        """Add a server whose tools can run. It may replace an earlier server of the same name."""
-        self._hosts[host.name] = host
-
-    def host(self, name: str) -> ExtensionHost | None:
-        """Return the server of a name."""
-        return self._hosts.get(name)
-
     @property
     def store(self) -> TaskStore:
         """The store."""
@@ -139,7 +132,7 @@ class Tasks:
             self._loop, self._opening, self._timer, self.is_ending = loop, None, None, False
             for each in (self.runs, self.results, self.asking, self._watchers, self.counted):
                 each.clear()
-            self.questions = Questions(self._read, self.change, self._log)
+            self.questions = Questions(lambda task_id: self.store.read(task_id), self.change, self._log)
             if self._store is None or not self._store.is_memory:
                 backplane, self._owns_backplane = self._new_backplane()
                 if backplane is None:
@@ -147,11 +140,6 @@ class Tasks:
                 else:
                     self._store = TaskStore(backplane, self.lease, self._namespace)
         return self._store
-
-    @property
-    def is_memory(self) -> bool:
-        """Whether the store is this process's memory, where nothing has to be waited for."""
-        return self.store.is_memory
 
     async def open(self) -> None:
         """Listen to other nodes, and look for tasks of nodes that have died. Safe to call again."""
@@ -311,11 +299,6 @@ class Tasks:
 
     # -- finding -----------------------------------------------------------------------------
 
-    @property
-    def has_any(self) -> bool:
-        """Whether a task that this process has begun is still kept."""
-        return bool(self._kept)
-
     def peek(self, task_id: str, exchange: Exchange) -> Record | None:
         """Return a task of this node, if the sender of a request may use it."""
         run = self.runs.get(task_id)
@@ -330,23 +313,12 @@ class Tasks:
         record = await self.store.read(task_id)
         return None if record is None or record.is_over(self.clock()) else record
 
-    async def _read(self, task_id: str) -> Record | None:
-        return await self.store.read(task_id)
-
     async def find_for(self, task_id: str, exchange: Exchange) -> Record | None:
         """Return a task that the sender of a request may use (TASK-072)."""
         record = await self.read(task_id)
         if record is None or (record.owner and record.owner != self.owner(exchange)):
             return None
         return record
-
-    async def ids_of(self, exchange: Exchange, after: str, limit: int) -> list[tuple[str, str]] | None:
-        """Return positions and ids of the sender's tasks, oldest first; None if `after` is not a position."""
-        return await self.store.ids_of(self.owner(exchange), after, limit)
-
-    async def outcome(self, record: Record) -> Outcome | None:
-        """Return how a task ended."""
-        return await self.store.outcome(record)
 
     def watch(self, task_id: str, watcher: Watcher) -> None:
         """Call `watcher` after each change of a task."""
@@ -460,7 +432,7 @@ class Tasks:
         if ended is None:
             self._charges.pop(task_id, None)
             if place:
-                await store.drop(place)
+                await store.backplane.delete(place)
         else:
             if task_id in self._kept.get(caller, ()):
                 self._kept[caller][task_id] = ended.created + ended.ttl
@@ -562,7 +534,7 @@ class Tasks:
 
     async def _recover(self, record: Record) -> None:
         # Run a task of a dead node again, or end it (TASK-076, TASK-077).
-        host = self._hosts.get(record.server)
+        host = self.hosts.get(record.server)
         may_run = record.restart is not None and record.attempt <= record.retries and not self.is_ending
         if host is None or not may_run or host.catalog.tools.find_enabled(record.tool) is None:
             await self.end(record.id, error_outcome(InternalError(_DIED)), "failed", node=record.node)
@@ -606,7 +578,7 @@ class Tasks:
         )  # fmt: skip
 
     def _observe(self, record: Record, status: str | None) -> None:
-        host = self._hosts.get(record.server)
+        host = self.hosts.get(record.server)
         for observer in () if host is None else host.observers:
             if isinstance(observer, HookedObserver):
                 observer.task_changed(record.tool, status, self.clock() - record.created)

@@ -214,7 +214,7 @@ class TaskRun:
         is_done = self.work is not None and self.work.done()
         if self._announced is not None or self._is_refused or self.outer is None or is_done:
             return
-        if self.tasks.is_memory:
+        if self.tasks.store.is_memory:
             # It never waits, and saves the turns of the loop that most of a short task would be.
             run_now(self._announce())
         else:

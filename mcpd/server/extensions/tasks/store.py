@@ -54,11 +54,6 @@ class TaskStore:
         """Whether all tasks end with this process."""
         return isinstance(self.backplane, MemoryBackplane)
 
-    @property
-    def has_bus(self) -> bool:
-        """Whether other nodes are notified of changes."""
-        return not isinstance(self.backplane, OwnBus)
-
     def _key(self, task_id: str) -> str:
         return f"{self._prefix}task:{task_id}"
 
@@ -170,10 +165,6 @@ class TaskStore:
         raw = await self.backplane.get(record.place)
         return None if raw is None else decode_outcome(raw)
 
-    async def drop(self, place: str) -> None:
-        """Delete an outcome that came too late, or a record."""
-        await self.backplane.delete(place)
-
     async def discard(self, task_id: str) -> None:
         """Delete a task that no client has received."""
         self.forget(task_id)
@@ -193,13 +184,13 @@ class TaskStore:
 
     async def listen(self, receive: Callable[[str], object], on_gap: Callable[[], object]) -> None:
         """Call `receive` with the id of each task that another node has changed."""
-        if self.has_bus:
+        if not isinstance(self.backplane, OwnBus):
             self.backplane.on_gap(on_gap)
             await self.backplane.subscribe(self._channel, lambda data: _received(self.node, data, receive))
 
     async def publish(self, task_id: str) -> None:
         """Tell other nodes that a task has changed. The message has only its id."""
-        if self.has_bus:
+        if not isinstance(self.backplane, OwnBus):
             await self.backplane.publish(self._channel, f"{self.node} {task_id}".encode())
 
     # -- nodes -------------------------------------------------------------------------------

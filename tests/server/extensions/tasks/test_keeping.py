@@ -249,7 +249,7 @@ async def test_expired_tasks_are_gone() -> None:
             assert len(store) == 50
             now += 902
             await clock.advance(60)
-            await until(lambda: not stage.tasks.has_any)
+            await until(lambda: not stage.tasks._kept)
             assert len(store) == 0
 
 
