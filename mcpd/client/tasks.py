@@ -18,8 +18,9 @@ import re
 from builtins import list as list_of
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 from random import uniform
-from typing import Any, Protocol
+from typing import Any
 
 from msgspec import Raw, Struct
 from msgspec.json import Decoder
@@ -71,18 +72,16 @@ _read_acknowledged = Decoder(AcknowledgedParams).decode
 _read_result = Decoder(CallToolResult, strict=False).decode
 
 
-class Request(Protocol):
-    """`Client.request`."""
-
-    def __call__(self, method: str, params: Any = None, *, timeout: float | None = ...) -> Awaitable[Raw]:
-        """Send a request and return its raw result."""
-
-
 class Tasks:
     """The tasks of a client at its server: `client.tasks`."""
 
     def __init__(
-        self, request: Request, era: Callable[[], ClientEra], callbacks: Callbacks, limits: ClientLimits, faults: Faults
+        self,
+        request: Callable[..., Awaitable[Raw]],
+        era: Callable[[], ClientEra],
+        callbacks: Callbacks,
+        limits: ClientLimits,
+        faults: Faults,
     ) -> None:
         self.era = era
         self.callbacks = callbacks
@@ -109,9 +108,7 @@ class Tasks:
                 "the server does not offer tasks.list, so tasks/list was not sent (Client.request sends it anyway)"
             )
 
-        def ask(params: Any) -> Awaitable[Raw]:
-            return self.request("tasks/list", params)
-
+        ask = partial(self.request, "tasks/list")
         return list_of(map(_newest, await read_list(ask, "tasks/list", "tasks", LegacyTask, self.limits, self.faults)))
 
     async def get(self, task_id: str) -> DetailedTask:

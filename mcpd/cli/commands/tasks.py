@@ -76,9 +76,7 @@ def _list_command(target: str | None, command: tuple[str, ...], as_json: bool, *
             terminal.print_json(Raw(encode(tasks)))
             return 0
         for task in tasks:
-            message = printable(task.status_message or "", _MOST_CHARACTERS)
-            line = f"{terminal.styled(printable(task.task_id), 'bold')}  {_status(task)}  {message}"
-            terminal.out_safe(line.rstrip())
+            terminal.out_safe(f"{terminal.styled(printable(task.task_id), 'bold')}  {_status(task)}")
         if not tasks:
             terminal.note("mcpd: you have no tasks at this server")
         return 0
@@ -87,7 +85,8 @@ def _list_command(target: str | None, command: tuple[str, ...], as_json: bool, *
 
 
 def _status(task: DetailedTask) -> str:
-    return f"{task.status:14}  {printable(task.last_updated_at, 40)}"
+    message = printable(task.status_message or "", _MOST_CHARACTERS)
+    return f"{task.status:14}  {printable(task.last_updated_at, 40)}  {message}".rstrip()
 
 
 @client_command(
@@ -112,14 +111,14 @@ def _get_command(words: tuple[str, ...], wait: bool, as_json: bool, command: tup
                 return 0
 
             for line in _lines(task):
-                terminal.out_safe(line.rstrip())
+                terminal.out_safe(line)
         return 0
 
     return run(show, server)
 
 
 def _lines(task: DetailedTask) -> Iterator[str]:
-    yield f"{_status(task)}  {printable(task.status_message or '', _MOST_CHARACTERS)}"
+    yield _status(task)
     for asked in (task.input_requests or {}).values():
         message = asked.params.get("message") if isinstance(asked.params, dict) else None
         yield f"  asks: {printable(message or asked.method, _MOST_CHARACTERS)}"
@@ -136,7 +135,7 @@ def _cancel_command(words: tuple[str, ...], command: tuple[str, ...], **shared: 
         async with open_client(server) as client:
             await client.tasks.cancel(task_id)
             task = await client.tasks.get(task_id)
-        terminal.out_safe(f"{_status(task)}  {printable(task.status_message or '', _MOST_CHARACTERS)}".rstrip())
+        terminal.out_safe(_status(task))
         return 0
 
     return run(cancel, server)

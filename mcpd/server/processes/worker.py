@@ -492,6 +492,11 @@ class ServerPeer:
         return as_json(data, to_builtins)
 
 
+def _not_here(*_: Any, **__: Any) -> Any:
+    # The server does this, because it has the questions.
+    raise NotImplementedError
+
+
 class ServerAsking(Asking):
     """Has the server ask the client, in the way of its version; the answers become values here."""
 
@@ -513,17 +518,7 @@ class ServerAsking(Asking):
         self._worker.ask_now(self._call, "require", [_as_data(question), key])
         raise AssertionError("the server lets nothing go on after `require`")
 
-    async def put(self, questions: dict[str, Question], timeout: float | None) -> dict[str, Any]:
-        """See `Asking`. The server has the questions."""
-        raise NotImplementedError
-
-    def required(self, questions: Mapping[str, Question]) -> Any:
-        """See `Asking`. The server has the questions."""
-        raise NotImplementedError
-
-    def missing(self, question: Question) -> Exception:
-        """See `Asking`. The server has the questions."""
-        raise NotImplementedError
+    put = required = missing = _not_here
 
 
 class ServerTask:
@@ -553,9 +548,7 @@ class ServerTask:
         self._worker.say(self._call, "notifications/message", message)
         return True
 
-    def asking_for(self, call: Call, peer: Any) -> Asking:
-        """See `CallTask`. The exchange of a worker has a way to ask from the start."""
-        raise NotImplementedError
+    asking_for = _not_here
 
     async def become(self, message: str) -> None:
         await self._worker.ask(self._call, "become_task", message)
