@@ -232,12 +232,15 @@ async def test_a_call_that_takes_too_long(processes: Server, version: str) -> No
 
 
 async def test_a_call_that_takes_too_much_memory(processes: Server) -> None:
-    """PROC-06."""
+    """PROC-06: the memory of the server does not grow with it."""
+    statm = Path("/proc/self/statm")
+    before = int(statm.read_text().split()[1])
     async with wire_to(processes) as wire:
         request, pid = await begin(wire, "grow")
         result = (await wire.answer(request))["result"]
         assert result["isError"] is True
         assert result["content"][0]["text"] == "The tool grow used more memory than its limit of 200 MiB"
+        assert (int(statm.read_text().split()[1]) - before) * os.sysconf("SC_PAGESIZE") < 100 << 20
         await until(lambda: not is_alive(pid))
 
 

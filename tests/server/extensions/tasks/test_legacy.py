@@ -342,10 +342,15 @@ async def test_our_own_requests_have_no_task() -> None:
     """TASK-070: whatever the client says it can."""
     able = {**ASKS, "tasks": {"requests": {"elicitation": {"create": {}}, "sampling": {"createMessage": {}}}}}
     stage = TaskStage()
+
+    @stage.server.tool(task="required")
+    async def samples(ctx: Context) -> str:
+        return str(await ctx.sample("A tale"))
+
     async with stage.wire(memory_wire, LEGACY_TASKS, able) as wire:
-        await begin(wire, "ask")
-        question = await heard(wire, "elicitation/create")
-        assert "task" not in question["params"]
+        for tool, method in (("ask", "elicitation/create"), ("samples", "sampling/createMessage")):
+            await begin(wire, tool)
+            assert "task" not in (await heard(wire, method))["params"]
 
 
 async def test_a_text_for_the_model() -> None:
