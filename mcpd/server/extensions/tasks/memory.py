@@ -52,8 +52,7 @@ class MemoryStore(TaskStore):
         if record is None:
             return None
         record = replace(record)
-        if record.asks:
-            record.asks = dict(record.asks)
+        record.asks = dict(record.asks)
         if not step(record):
             return None
         self._records[task_id] = record

@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec import Raw
-from msgspec.json import encode
+from msgspec.json import decode, encode
 
 from mcpd.errors import RequestTimeout, ToolError
 from mcpd.protocol.jsonrpc import MALFORMED, explain
@@ -42,14 +42,19 @@ class Questions:
         self._log = log
         self._waiting: dict[tuple[str, str], asyncio.Future[Raw]] = {}
 
-    async def ask(self, task_id: str, questions: Mapping[str, Question]) -> dict[str, Any]:
-        """Put questions into a task, and return the answers by name (TASK-024)."""
+    async def ask(
+        self, task_id: str, questions: Mapping[str, Question], kept: dict[str, Any] | None = None
+    ) -> dict[str, Any]:
+        """Put questions into a task, and return the answers by name (TASK-024).
+
+        `kept` is the state of the tool, which a task that runs again gets back.
+        """
         record = await self._read(task_id)
         known = {} if record is None or record.restart is None else record.restart.answers
         answers = {name: question.read(known[name]) for name, question in questions.items() if name in known}
         left = {name: question for name, question in questions.items() if name not in known}
         if left:
-            keys = await self._put(task_id, left)
+            keys = await self._put(task_id, left, kept)
             if len(keys) == 1:
                 ((name, key),) = keys.items()
                 answers[name] = await self._answer(task_id, name, left[name], key)
@@ -65,7 +70,9 @@ class Questions:
                     work.cancel()
         return {name: answers[name] for name in questions}
 
-    async def _put(self, task_id: str, questions: Mapping[str, Question]) -> dict[str, str]:
+    async def _put(
+        self, task_id: str, questions: Mapping[str, Question], kept: dict[str, Any] | None = None
+    ) -> dict[str, str]:
         # Ask under new keys, and return them by name. Waiting begins before the client can send an answer.
         keys: dict[str, str] = {}
 
@@ -77,6 +84,8 @@ class Questions:
                 record.asks[key] = Ask(name, question.method, encode(NEWEST.shape(question.params)))
                 if (task_id, key) not in self._waiting:
                     self._waiting[task_id, key] = asyncio.get_running_loop().create_future()
+            if record.restart is not None and kept:
+                record.restart.kept = _as_json(kept)
             record.status = "input_required"
             return True
 
@@ -179,6 +188,13 @@ def _close(key: str, record: Record) -> bool:
         return False
     record.status = "input_required" if record.asks else "working"
     return True
+
+
+def _as_json(kept: dict[str, Any]) -> dict[str, Any]:
+    try:
+        return decode(encode(kept), type=dict[str, Any])
+    except (TypeError, ValueError, RecursionError, OverflowError) as error:
+        raise ToolError(f"ctx.state cannot be kept with the task, because it is not JSON: {error}") from None
 
 
 def _without(items: dict[str, T] | None, keys: list[str]) -> dict[str, T] | None:

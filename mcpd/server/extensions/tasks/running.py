@@ -463,7 +463,7 @@ class TaskRun:
     async def ask(self, questions: Mapping[str, Question]) -> dict[str, Any]:
         """Ask the client through the record."""
         assert self.id is not None
-        return await self.tasks.questions.ask(self.id, questions)
+        return await self.tasks.questions.ask(self.id, questions, self.exchange.kept)
 
 
 def run_now(work: Coroutine[Any, Any, None]) -> None:

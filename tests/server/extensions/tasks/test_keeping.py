@@ -394,7 +394,8 @@ async def test_running_again_has_the_answers_and_the_state() -> None:
         @server.tool(task="required", retry=True)
         async def tool(ctx: Context) -> str:
             first = (await ctx.elicit("First?", Name)).get().name
-            seen.append(first)
+            ctx.state.setdefault("runs", []).append(first)
+            seen.append((first, len(ctx.state["runs"])))
             second = (await ctx.elicit("Second?", Name)).get().name
             return f"{first} {second}"
 
@@ -414,7 +415,7 @@ async def test_running_again_has_the_answers_and_the_state() -> None:
     await other.extensions[TASKS].start()
     async with memory_wire(other, MODERN, capabilities=TAKES) as wire:
         asked = await wait_for(wire, task_id, "input_required")
-        assert seen == ["Ada"]
+        assert seen == [("Ada", 2)]
         (key,) = asked["inputRequests"]
         await answer(wire, task_id, **{key.replace("-", "_"): "Bob"})
         assert (await wait_for(wire, task_id))["result"]["content"][0]["text"] == "Ada Bob"
