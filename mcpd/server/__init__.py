@@ -3,7 +3,9 @@
 Start reading in `app.py` (what authors call), then `core.py` (what connections use) and `serving.py`; `settings.py` has
 the options of serving. `registry/` has the catalog, `functions/` makes JSON callables of Python functions, `handlers/`
 has a function for each method, `context/` is the request that they work on, and `dispatcher/` runs them. `http/` is the
-HTTP endpoint; all other transports are in `mcpd.transports`, and the protocol without I/O is in `mcpd.protocol`.
+HTTP endpoint, `extensions/` has the built-in extensions, `processes/` runs tools in processes of their own, `observe/`
+has metrics and traces, and `backplane/` the state that several servers share. All other transports are in
+`mcpd.transports`, and the protocol without I/O is in `mcpd.protocol`.
 """
 
 from typing import TYPE_CHECKING, Any

@@ -1,6 +1,6 @@
 """Tasks: calls of tools that continue after they were answered, in the form of 2026-07-28 and of 2025-11-25.
 
 `extension` adds them to a server, `running` turns a call into a task, `registry` has the tasks, which `store` keeps on
-a backplane as `record` describes, and `methods` answers clients. Start reading in `running.py`. A server without a tool
-that can be a task loads `extension` only.
+a backplane as `record` describes, or `memory` in this process, and `methods` answers clients. Start reading in
+`running.py`. A server without a tool that can be a task loads `extension` only.
 """
