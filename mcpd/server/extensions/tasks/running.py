@@ -122,7 +122,8 @@ class TaskRun:
 
     async def answer(self, handler: Handler, *, after: float | None, must: bool = False) -> Any:
         """Run a handler, and return its result, or the task that the call has become."""
-        loop = self.peer.loop
+        assert self.outer is not None
+        loop, request = self.peer.loop, self.outer.call
         self._after, self._must = after, must
         self._news = loop.create_future()
         work = self.work = loop.create_task(self._run(handler), name="mcpd-task")
@@ -131,6 +132,8 @@ class TaskRun:
             while True:
                 await self._news
                 if self._seed is not None:
+                    if not request.is_open:
+                        raise asyncio.CancelledError  # the client has cancelled it in this turn of the loop
                     return self._told()
                 if work.done():
                     return self._direct(work)
