@@ -39,7 +39,7 @@ def check(report: dict[str, Any]) -> dict[str, Any]:
     assert works["listed"]
     assert works["statuses"][0] == "working"
     assert asks["result"]["content"][0]["text"] == "Deleted a.txt"
-    assert "input_required" in asks["statuses"]
+    # Not its status meanwhile: a client that answers between two polls never sees it (tasks/test_legacy.py does).
     assert len(report["asked"]) == 1
     assert found["breaks"]["error"]["code"] == -32603
     assert found["is none"]["error"]["code"] == -32601
