@@ -219,7 +219,11 @@ async def test_a_list_of_1000_takes_no_more_than_recorded(rule: str, most: Most)
 
 
 # (version, the tool): how many blocks of memory a call holds while it waits.
-HELD = {(LEGACY[-1], "waits"): 21, (MODERN, "waits"): 25, (LEGACY[-1], "blocks"): 54}  # blocks: 48 to 52, by which threads are free
+HELD = {
+    (LEGACY[-1], "waits"): 21,
+    (MODERN, "waits"): 25,
+    (LEGACY[-1], "blocks"): 54,
+}  # blocks: 48 to 52, by which threads are free
 
 
 def test_a_call_that_waits_holds_no_more_memory_than_recorded(child: Child) -> None:
