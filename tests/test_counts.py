@@ -218,12 +218,9 @@ async def test_a_list_of_1000_takes_no_more_than_recorded(rule: str, most: Most)
     counts.check(most, 16)
 
 
-# (version, the tool): how many blocks of memory a call holds while it waits.
-HELD = {
-    (LEGACY[-1], "waits"): 21,
-    (MODERN, "waits"): 25,
-    (LEGACY[-1], "blocks"): 54,
-}  # blocks: 48 to 52, by which threads are free
+# (version, the tool): how many blocks of memory a call holds while it waits; a blocking one 48 to 52, by the
+# threads that are free.
+HELD = {(LEGACY[-1], "waits"): 21, (MODERN, "waits"): 25, (LEGACY[-1], "blocks"): 54}
 
 
 def test_a_call_that_waits_holds_no_more_memory_than_recorded(child: Child) -> None:
