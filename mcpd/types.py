@@ -27,6 +27,7 @@ from mcpd.protocol.types.base import (
     PageParams as PageParams,
     Params as Params,
     ProgressParams as ProgressParams,
+    RawResult as RawResult,
     RequestMeta as RequestMeta,
     ResourcesCapability as ResourcesCapability,
     Result as Result,

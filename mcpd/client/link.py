@@ -43,7 +43,7 @@ from mcpd.errors import (
 )
 from mcpd.protocol.methods import REPEATABLE
 from mcpd.protocol.printable import printable
-from mcpd.protocol.types.base import Implementation
+from mcpd.protocol.types.base import ClientCapabilities, Implementation
 from mcpd.protocol.versions import table
 from mcpd.protocol.wire import trace_context
 from .callbacks import Callbacks, capabilities
@@ -136,7 +136,7 @@ class ServerLink:
         self._target = target
         self._callbacks = callbacks
         self._info = info or _OURSELVES
-        self._capabilities = capabilities(callbacks, extensions)
+        self._capabilities = self._declared(callbacks, extensions)
         self._version = version
         self._http = http
         self._auth = auth
@@ -164,6 +164,15 @@ class ServerLink:
         self._opened_at = 0.0
         self._tasks: set[asyncio.Task[None]] = set()
         self._is_closed = False
+
+    def _declared(self, callbacks: Callbacks, extensions: Mapping[str, Any] | None) -> ClientCapabilities:
+        # Return the capabilities that the server is told.
+        return capabilities(callbacks, extensions)
+
+    @property
+    def era(self) -> ClientEra:
+        """The era of the current connection, with the connection. Raises LocalProtocolError before `open`."""
+        return self._current_era()
 
     async def open(self) -> None:
         """Connect and negotiate a protocol version.

@@ -49,7 +49,7 @@ async def connect(
     if isinstance(found, CommandTarget):
         return await open_process(
             found.command,
-            env=None if found.env is None else {**os.environ, **found.env},
+            env=found.env if found.env is None or found.is_clean else {**os.environ, **found.env},
             cwd=found.cwd,
             name=str(found),
             max_frame_bytes=limits.message_bytes,

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from mcpd.server.registry.rules import Component, VisibilityRule
     from mcpd.transports.authentication import Authenticator, Protection
     from .http import HttpApp, HttpSettings
-    from .options import RunOptions, ToolOptions
+    from .options import MountOptions, RunOptions, ToolOptions
 
 log = logging.getLogger("mcpd")
 
@@ -225,6 +225,17 @@ class Server(ServerCore, BuiltInMethods):
             self._resource_changed(uri, is_removed=is_removed)
             if not is_removed:
                 self.resource_updated(uri)
+
+    def mount(self, name: str, target: Any, **settings: Unpack[MountOptions]) -> None:
+        """Offer what another server offers, too: `server.mount("db", ["npx", "-y", "some-server"])`.
+
+        `target` is a command as a list, a URL, or anything else that `Client` accepts. Tools and prompts are named
+        `db_query`, URIs begin with `db+`. The server is started with the first request that needs it. `settings` are
+        those of `[mounts.NAME]` in mcpd.toml. Raises ConfigurationError.
+        """
+        from importlib import import_module  # few servers have mounts, and their package is above this one
+
+        import_module("mcpd.sources.mounts.mounted").mount(self, name, target, **settings)
 
     # -- visibility --------------------------------------------------------------------------
 

@@ -166,7 +166,12 @@ class ServerCore:
             await self.lifespan.open()
 
     async def aclose(self) -> None:
-        """End the lifespan and wait for its end, unless a transport still uses it. Safe to call twice."""
+        """End the lifespan and wait for its end, unless a transport still uses it; end mounted servers.
+
+        Safe to call twice.
+        """
+        for extension in self.extensions.values():
+            await extension.aclose()
         if self.lifespan is not None:
             await self.lifespan.release(self)
 

@@ -1,10 +1,10 @@
-"""The options of `Server.run` and `Server.tool`, for type checkers; unused at run time."""
+"""The options of `Server.run`, `Server.tool` and `Server.mount`, for type checkers; unused at run time."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from socket import socket
-from typing import Any, Literal
+from typing import Any, Literal, TypedDict
 
 from mcpd.protocol.channel import Listener, Overseer
 from mcpd.server.extensions.options import BuiltInServeOptions, BuiltInToolOptions
@@ -48,3 +48,30 @@ class RunOptions(BuiltInServeOptions, total=False):
     announce: Callable[[str], None] | None
     after_start: Callable[[], None] | None
     extensions: Mapping[str, Mapping[str, Any]]
+
+
+class MountOptions(TypedDict, total=False):
+    """The settings of a mount; `[mounts.NAME]` in mcpd.toml has the same."""
+
+    enabled: bool
+    prefix: str
+    allow: Sequence[str]
+    deny: Sequence[str]
+    rename: Mapping[str, str]
+    describe: Mapping[str, str]
+    arguments: Mapping[str, Mapping[str, Any]]
+    instances: Literal["client", "principal", "shared", "call"]
+    instance_idle: float
+    eager: bool
+    protocol: Literal["auto", "modern", "legacy"]
+    start_timeout: float
+    timeout: float
+    questions: Literal["ask", "refuse"]
+    roots: Sequence[str]
+    identity: Literal["proxy", "upstream"]
+    token_file: str
+    forward_headers: Sequence[str]
+    inherit_env: bool
+    csp: Literal["deny"] | Sequence[str]
+    pin: bool
+    task: bool

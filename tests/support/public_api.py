@@ -45,6 +45,7 @@ OPTIONS = (
     "mcpd.server.extensions.options:BuiltInServeOptions",
     "mcpd.server.extensions.options:BuiltInToolOptions",
     "mcpd.server.options:ToolOptions",
+    "mcpd.server.options:MountOptions",
     "mcpd.server.options:RunOptions",
     "mcpd.server.context.questions:SamplingOptions",
 )

@@ -31,6 +31,8 @@ class CommandTarget(Struct, frozen=True, repr_omit_defaults=True):
     cwd: str | None = None
     name: str = ""
     """The user's name for it, if that was not the command itself."""
+    is_clean: bool = False
+    """Whether `env` is its whole environment."""
 
     def __str__(self) -> str:
         return self.name or _shorten(shlex.join(mask_command(self.command)))

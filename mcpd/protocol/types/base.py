@@ -68,6 +68,17 @@ class ObjectResult(Result):
     members: dict[str, Any] = {}
 
 
+class RawResult(Result):
+    """The result of another server, which is sent as it is."""
+
+    raw: Raw
+
+    @property
+    def is_error(self) -> bool:
+        """Whether it is the result of a tool that reports an error."""
+        return b'"isError":true' in bytes(self.raw).replace(b" ", b"")
+
+
 class CacheableResult(Result, kw_only=True):
     """A result with a caching hint: fresh for `ttl_ms` milliseconds, for this caller or for all."""
 

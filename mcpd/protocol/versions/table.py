@@ -27,6 +27,7 @@ from mcpd.protocol.types.base import (
     Implementation,
     InitializeResult,
     ObjectResult,
+    RawResult,
     Result,
     SamplingCapability,
     ServerCapabilities,
@@ -254,6 +255,8 @@ class Version:
         cls = result.__class__
         if cls is ObjectResult:
             return self._shape_object(result, identity)  # type: ignore[arg-type]
+        if cls is RawResult:
+            return result.raw  # type: ignore[attr-defined,no-any-return]
         if cls not in _KEPT:
             return self._finish(result, identity)
 

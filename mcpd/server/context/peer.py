@@ -6,7 +6,7 @@ The dispatcher implements `Peer`, and tools with a time limit implement `CallClo
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Protocol
 
 from msgspec import Raw
@@ -36,6 +36,9 @@ class Peer(Protocol):
 
     async def notify(self, method: str, params: Any, related_request: Call | None = None) -> None:
         """Send a notification, and wait while the client does not read."""
+
+    def on_closed(self, callback: Callable[[Any], object]) -> None:
+        """Call `callback` when the client sends nothing more."""
 
     def as_json(self, data: Any) -> Any:
         """Return any object as JSON values, or its `repr` without a better form. Never raises."""

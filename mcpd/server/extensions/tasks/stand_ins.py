@@ -5,7 +5,7 @@ As long as the call is not answered, they pass everything on. Afterwards they ho
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
@@ -133,6 +133,10 @@ class TaskPeer:
         self._real: Peer | None = real
         self.loop = real.loop
         self.channel: Channel = real.channel
+
+    def on_closed(self, callback: Callable[[Any], object]) -> None:
+        """Call `callback` when the client sends nothing more."""
+        self.real.on_closed(callback)
 
     @property
     def real_or_none(self) -> Peer | None:

@@ -1,0 +1,104 @@
+"""The settings of a mount."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from fnmatch import fnmatchcase
+from typing import Annotated, Any, Literal
+
+from msgspec import Meta, Struct, ValidationError, convert
+
+from mcpd.errors import ConfigurationError
+
+_NAME = r"^[a-z][a-z0-9-]{0,30}$"
+
+_Seconds = Annotated[float, Meta(ge=0)]
+
+
+class MountSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The settings of one mount, beside the command or URL of its server."""
+
+    enabled: Annotated[bool, Meta(description="Whether to mount it.")] = True
+    prefix: Annotated[
+        Annotated[str, Meta(pattern=f"{_NAME}|^$")] | None,
+        Meta(description="The beginning of its names and URIs instead of NAME; an empty text leaves them unchanged."),
+    ] = None
+    allow: Annotated[
+        tuple[str, ...], Meta(description='Offer only these tools and prompts, such as "get_*"; by default all.')
+    ] = ()
+    deny: Annotated[tuple[str, ...], Meta(description="Do not offer these tools and prompts.")] = ()
+    rename: Annotated[dict[str, str], Meta(description="Other names for tools and prompts.")] = {}
+    describe: Annotated[dict[str, str], Meta(description="Other descriptions for tools and prompts.")] = {}
+    arguments: Annotated[
+        dict[str, dict[str, Any]], Meta(description="Fixed arguments of tools, which callers neither see nor set.")
+    ] = {}
+    instances: Annotated[
+        Literal["client", "principal", "shared", "call"] | None,
+        Meta(
+            description="Who shares a running instance: each client has one, each user, all share one, or each call "
+            "starts one. By default servers of 2026-07-28 are shared, and older ones have an instance for each client."
+        ),
+    ] = None
+    instance_idle: Annotated[
+        _Seconds, Meta(description="End an instance of an HTTP client that was idle for this many seconds.")
+    ] = 900.0
+    eager: Annotated[bool, Meta(description="Start it with the server, not with the first call.")] = False
+    protocol: Annotated[
+        Literal["auto", "modern", "legacy"],
+        Meta(description="Which protocol it speaks: modern is 2026-07-28, legacy older; auto finds out."),
+    ] = "auto"
+    start_timeout: Annotated[
+        Annotated[float, Meta(gt=0)], Meta(description="Time limit for its start, in seconds.")
+    ] = 10.0
+    timeout: Annotated[
+        _Seconds, Meta(description="Time limit for a call, in seconds, which progress extends; 0 for none.")
+    ] = 300.0
+    questions: Annotated[
+        Literal["ask", "refuse"],
+        Meta(description="Whether an older server may ask the user of a newer client something."),
+    ] = "ask"
+    roots: Annotated[
+        tuple[str, ...] | None, Meta(description="The folders that it may use, instead of those of the client.")
+    ] = None
+    identity: Annotated[
+        Literal["proxy", "upstream"],
+        Meta(description="Whether it sees the credentials of the mount, or each user logs in there."),
+    ] = "proxy"
+    token_file: Annotated[str | None, Meta(description="A file with the bearer token for its URL.")] = None
+    forward_headers: Annotated[
+        tuple[str, ...], Meta(description="Headers of a client's request that are sent on, such as x-tenant.")
+    ] = ()
+    inherit_env: Annotated[
+        bool, Meta(description="Give its process the whole environment, not only the usual variables.")
+    ] = False
+    csp: Annotated[
+        Literal["deny"] | tuple[str, ...] | None,
+        Meta(description="The only origins that its apps may use, or deny for none."),
+    ] = None
+    pin: Annotated[bool, Meta(description="Withhold tools whose definition has changed until you accept them.")] = False
+    task: Annotated[bool, Meta(description="Run its calls as tasks if it asks questions and the client has tasks.")] = (
+        False
+    )
+
+    def allows(self, name: str) -> bool:
+        """Return whether a tool or prompt of the server is offered, by its name there."""
+        if any(fnmatchcase(name, pattern) for pattern in self.deny):
+            return False
+        return not self.allow or any(fnmatchcase(name, pattern) for pattern in self.allow)
+
+    @property
+    def changes_names(self) -> bool:
+        """Whether any entry of the server is hidden or changed."""
+        return bool(self.allow or self.deny or self.rename or self.describe or self.arguments)
+
+
+def read_settings(name: str, given: Mapping[str, Any]) -> MountSettings:
+    """Return the settings of the mount `name`. Raises ConfigurationError."""
+    known = MountSettings.__struct_fields__
+    unknown = next((key for key in given if key not in known), None)
+    if unknown is not None:
+        raise ConfigurationError(f"mount {name!r}: unknown setting {unknown!r}; known settings: {', '.join(known)}")
+    try:
+        return convert(dict(given), MountSettings)
+    except ValidationError as error:
+        raise ConfigurationError(f"mount {name!r}: {str(error).replace('`', '')}") from None

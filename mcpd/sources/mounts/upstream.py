@@ -1,0 +1,439 @@
+"""One mounted server: its running instances, what happens when they fail, and its lists.
+
+An instance is a connection to the server. It is opened when the first request needs it, for the client, the user or
+everybody (`MountSettings.instances`), and ended with its client. After a failure the next start waits, longer each
+time; meanwhile requests are answered with the reason. Lists are fetched when a connection is opened and when the server
+says that they changed, never for a call.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from random import uniform
+from typing import TYPE_CHECKING, Any, Final
+
+from msgspec import Raw, Struct
+from msgspec.json import Decoder
+
+from mcpd.client.callbacks import Callbacks
+from mcpd.client.connection import ClientConnection
+from mcpd.client.eras import ClientEra, remember_era
+from mcpd.client.limits import ClientLimits
+from mcpd.client.link import ServerLink
+from mcpd.client.names import Prefix
+from mcpd.client.results import read_list
+from mcpd.client.session import ClientSession
+from mcpd.client.target import Target, resolve
+from mcpd.client.targets.named import CommandTarget, UrlTarget
+from mcpd.errors import (
+    CannotConnect,
+    ConnectionLost,
+    HttpError,
+    McpdError,
+    RequestTimeout,
+    SessionLost,
+    ToolError,
+)
+from mcpd.protocol.printable import printable
+from mcpd.protocol.types.base import ClientCapabilities, Implementation, Result, ServerCapabilities
+from mcpd.protocol.types.features import Prompt, Resource, ResourceTemplate, Tool
+from mcpd.protocol.versions.table import MODERN
+from .settings import MountSettings
+
+if TYPE_CHECKING:
+    from mcpd.server.context.exchange import Exchange
+
+log = logging.getLogger("mcpd.mounts")
+
+FIRST_PAUSE = 0.5
+LONGEST_PAUSE = 30.0
+# So many failures within so many seconds stop all attempts for the longest pause.
+_MOST_FAILURES, _FAILURES_SECONDS = 5, 60.0
+MOST_INSTANCES = 32
+# How long lists of older servers are fresh, which say nothing about that.
+_LEGACY_SECONDS = 300.0
+_LIMITS = ClientLimits(list_entries=10_000, list_bytes=4 * 1024 * 1024, list_pages=1000)
+
+# The key of the instance that all clients share.
+_SHARED: Final = "shared"
+
+# By method: the capability, the member of the result, and its type.
+LISTS: Mapping[str, tuple[str, str, type]] = {
+    "tools/list": ("tools", "tools", Tool),
+    "resources/list": ("resources", "resources", Resource),
+    "resources/templates/list": ("resources", "resourceTemplates", ResourceTemplate),
+    "prompts/list": ("prompts", "prompts", Prompt),
+}
+_KINDS = {"tools": ("tools/list",), "prompts": ("prompts/list",),
+          "resources": ("resources/list", "resources/templates/list")}  # fmt: skip
+
+
+class Unavailable(ToolError):
+    """A mounted server cannot be used now. A tool answers with this text; other requests get the code -32603."""
+
+
+class Listed(Struct):
+    """One list of the server, from all its pages."""
+
+    page: dict[str, Raw]
+    """The members of its first page."""
+    entries: list[Raw]
+    """The entries as the server sent them."""
+    until: float = 0.0
+    """When it must be fetched again, in seconds of the event loop's clock."""
+
+
+class About(Struct):
+    """What the server says about itself."""
+
+    has_sessions: bool
+    """Whether it is of an era with sessions, so that an instance belongs to one client."""
+    capabilities: ServerCapabilities
+    info: Implementation | None = None
+    instructions: str | None = None
+
+
+class Connection(Struct, eq=False):
+    """An open instance."""
+
+    upstream: Upstream
+    link: ServerLink
+    key: object
+    calls: int = 0
+    used_at: float = 0.0
+
+    @property
+    def client(self) -> ClientConnection:
+        """The connection to the server, which sends requests."""
+        return self.link.era.connection
+
+    @property
+    def session(self) -> ClientSession:
+        """The client's session: the version, the capabilities of the server."""
+        return self.client.session
+
+    @property
+    def era(self) -> ClientEra:
+        return self.link.era
+
+    @property
+    def settings(self) -> MountSettings:
+        return self.upstream.settings
+
+    @property
+    def prefix(self) -> Prefix:
+        return self.upstream.prefix
+
+
+class _Link(ServerLink):
+    # A client that declares what the mounted server may be told.
+    def __init__(self, target: Target, callbacks: Callbacks, declared: ClientCapabilities, **options: Any) -> None:
+        self._declared_here = declared
+        super().__init__(target, callbacks, reconnect=False, cache=False, check_results=False, **options)
+
+    def _declared(self, callbacks: Callbacks, extensions: Mapping[str, Any] | None) -> ClientCapabilities:
+        return self._declared_here
+
+
+class Upstream:
+    """One mounted server. `on_lists` is called after its lists have changed."""
+
+    def __init__(
+        self, name: str, target: Target, settings: MountSettings, prefix: Prefix, on_lists: Callable[[Upstream], None]
+    ) -> None:
+        self.name = name
+        self.target = target
+        self.settings = settings
+        self.prefix = prefix
+        self.on_lists = on_lists
+        self.about: About | None = None
+        """None until it was first connected."""
+        self.lists: dict[str, Listed] = {}
+        self.last_error = ""
+        self.calls = self.failures = 0
+        """Numbers of requests and of failures so far."""
+
+        self._open: dict[object, Connection] = {}
+        self._opening: dict[object, asyncio.Task[Connection]] = {}
+        # While it is not known to work, one start after the other.
+        self._trial = asyncio.Lock()
+        self._is_proven = False
+        self._failed_at: deque[float] = deque(maxlen=_MOST_FAILURES)
+        self._next_try = 0.0
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._refreshing: asyncio.Task[None] | None = None
+        self._changed: set[str] = set()
+        self._is_closed = False
+
+    # -- requests ----------------------------------------------------------------------------
+
+    async def call(
+        self, exchange: Exchange, send: Callable[[Connection], Awaitable[Result]], *, is_repeatable: bool = True
+    ) -> Result:
+        """Pass a request on with `send`, and return its result. Raises Unavailable, and the error of the server.
+
+        It is sent again once if it was not sent, or if it `is_repeatable`.
+        """
+        self.calls += 1
+        for is_last in (False, True):
+            connection = await self.connection(exchange)
+            connection.calls += 1
+            try:
+                return await send(connection)
+            except ConnectionLost as error:
+                may_repeat = is_repeatable or isinstance(error, (CannotConnect, SessionLost))
+                if is_last or not may_repeat:
+                    raise self._unavailable(error) from None
+            except (HttpError, RequestTimeout) as error:
+                raise self._unavailable(error) from None
+            finally:
+                connection.calls -= 1
+                connection.used_at = asyncio.get_running_loop().time()
+                if self.settings.instances == "call":
+                    self._close(connection)
+        raise AssertionError("unreachable")
+
+    # -- instances ---------------------------------------------------------------------------
+
+    async def connection(self, exchange: Exchange | None = None) -> Connection:
+        """Return an open instance for the client of a request. Raises Unavailable."""
+        found = self._open.get(self._key(exchange))
+        return await self._opened(exchange) if found is None else found
+
+    def _key(self, exchange: Exchange | None) -> object:
+        mode = self.settings.instances
+        if mode is None:
+            mode = "client" if self.about is None or self.about.has_sessions else "shared"
+        if mode == "shared" or exchange is None:
+            return _SHARED
+        session = exchange.call.session
+        opening = session.opening
+        if mode == "principal" and opening.principal:
+            return "principal", opening.principal
+        # A connection of one request belongs to its user.
+        lasts = opening.subscribes and not opening.is_stateless
+        return session if lasts else ("principal", opening.principal)
+
+    async def _opened(self, exchange: Exchange | None) -> Connection:
+        if self._is_proven:
+            return await self._wait_for(exchange)
+        async with self._trial:
+            found = self._open.get(self._key(exchange))
+            return await self._wait_for(exchange) if found is None else found
+
+    async def _wait_for(self, exchange: Exchange | None) -> Connection:
+        key = self._key(exchange)
+        task = self._opening.get(key)
+        if task is None:
+            self._check_pause()
+            self._make_room()
+            task = self._opening[key] = self._start(self._open_for(key, exchange))
+            task.add_done_callback(lambda _: self._opening.pop(key, None))
+        # Shielded, because others may wait for the same instance.
+        return await asyncio.shield(task)
+
+    async def _open_for(self, key: object, exchange: Exchange | None) -> Connection:
+        settings, loop = self.settings, asyncio.get_running_loop()
+        target = resolve(self.target)
+        if isinstance(target, (CommandTarget, UrlTarget)) and self._is_legacy:
+            remember_era(target, supports_discover=False)
+        link = _Link(
+            target,
+            Callbacks(list_changed=lambda kind: self._list_changed(link, kind)),
+            ClientCapabilities(),
+            version=MODERN[-1] if settings.protocol == "modern" else None,
+            timeout=settings.start_timeout,
+            limits=_LIMITS,
+        )
+        connection = Connection(self, link, key, used_at=loop.time())
+        link.on_lost = lambda error: self._lost(connection, error)
+        try:
+            async with asyncio.timeout(settings.start_timeout):
+                await link.open()
+        except TimeoutError:
+            self._failed(f"it did not start within {settings.start_timeout:g} s")
+            raise self._unavailable(None) from None
+        except (McpdError, OSError) as error:
+            self._failed(str(error))
+            raise self._unavailable(None) from None
+        self._is_proven = True
+        session = connection.session
+        about = About(
+            not link.era.has_result_types, session.server_capabilities, session.server_info, session.instructions
+        )
+        self.about = about
+        if settings.instances == "call":
+            return connection
+        connection.key = key = self._key(exchange)
+        other = self._open.setdefault(key, connection)
+        if other is not connection:
+            self._close(connection)
+        elif exchange is not None and key is exchange.call.session:
+            exchange.peer.on_closed(lambda _: self._close(connection))
+        self._refresh_stale(other)
+        return other
+
+    @property
+    def _is_legacy(self) -> bool:
+        known = self.about is not None and self.about.has_sessions
+        return self.settings.protocol == "legacy" or (known and self.settings.protocol == "auto")
+
+    def _make_room(self) -> None:
+        if len(self._open) + len(self._opening) < MOST_INSTANCES:
+            return
+        idle = [each for each in self._open.values() if not each.calls]
+        if not idle:
+            raise Unavailable(
+                f"mount {self.name!r} is busy: all {MOST_INSTANCES} instances are in use; try again later"
+            )
+        self._close(min(idle, key=lambda each: each.used_at))
+
+    def _close(self, connection: Connection) -> None:
+        if self._open.get(connection.key) is connection:
+            del self._open[connection.key]
+        connection.link.on_lost = None
+        self._start(connection.link.aclose())
+
+    def _start(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+        return task
+
+    def _ended(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled():
+            task.exception()  # those who wait for it have it
+
+    async def aclose(self) -> None:
+        """End all instances, at the same time."""
+        self._is_closed = True
+        for task in self._opening.values():
+            task.cancel()
+        for connection in list(self._open.values()):
+            self._close(connection)
+        if self._tasks:
+            await asyncio.wait(list(self._tasks))
+
+    # -- failures ----------------------------------------------------------------------------
+
+    def _lost(self, connection: Connection, error: McpdError) -> None:
+        if self._open.get(connection.key) is connection:
+            self._failed(str(error))
+            self._close(connection)
+
+    def _failed(self, why: str) -> None:
+        now = asyncio.get_running_loop().time()
+        self.failures += 1
+        self._is_proven = False
+        self.last_error = why.removeprefix(f"{self.name}: ")
+        log.warning("mount %s: %s", printable(self.name), printable(self.last_error, 1500))
+        if now < self._next_try:
+            return  # one failure may end many instances
+        self._failed_at.append(now)
+        recent = sum(now - each < _FAILURES_SECONDS for each in self._failed_at)
+        pause = FIRST_PAUSE * 2 ** (recent - 1)
+        is_broken = recent >= _MOST_FAILURES
+        self._next_try = now + (LONGEST_PAUSE if is_broken else uniform(0.9, 1.1) * min(pause, LONGEST_PAUSE))
+
+    def _check_pause(self) -> None:
+        if self._is_closed:
+            raise Unavailable(f"mount {self.name!r} is not available: the server is stopping")
+        if asyncio.get_running_loop().time() < self._next_try:
+            raise self._unavailable(None)
+
+    def _unavailable(self, error: McpdError | None) -> Unavailable:
+        why = self.last_error if error is None else str(error).removeprefix(f"{self.name}: ")
+        seconds = self._next_try - asyncio.get_running_loop().time()
+        later = f"; next try in {seconds:.0f} s" if seconds > 0 else ""
+        return Unavailable(f'mount "{self.name}" is not available: {printable(why, 1000)}{later}')
+
+    # -- lists -------------------------------------------------------------------------------
+
+    async def ready(self, exchange: Exchange | None = None) -> None:
+        """Wait until the lists are known, at most as long as its start may take. Never raises for a failure."""
+        if not self._stale():
+            return
+        try:
+            async with asyncio.timeout(self.settings.start_timeout):
+                connection = await self.connection(exchange)
+                self._refresh_stale(connection)
+                if self._refreshing is not None:
+                    await asyncio.shield(self._refreshing)
+        except TimeoutError:
+            log.warning("mount %s: its lists did not arrive in time", printable(self.name))
+        except Unavailable:
+            pass  # it was logged, and the lists that are known stay
+
+    def _stale(self) -> list[str]:
+        now = asyncio.get_running_loop().time()
+        return [method for method in LISTS if method not in self.lists or self.lists[method].until <= now]
+
+    def _list_changed(self, link: ServerLink, kind: str) -> None:
+        connection = next((each for each in self._open.values() if each.link is link), None)
+        if connection is not None:
+            self._refresh(connection, _KINDS[kind])
+
+    def _refresh_stale(self, connection: Connection) -> None:
+        if stale := self._stale():
+            self._refresh(connection, stale)
+
+    def _refresh(self, connection: Connection, methods: Any) -> None:
+        self._changed.update(methods)
+        if self._refreshing is None:
+            self._refreshing = self._start(self._fetch_all(connection))
+
+    async def _fetch_all(self, connection: Connection) -> None:
+        try:
+            while self._changed:
+                methods = [method for method in LISTS if method in self._changed]
+                self._changed.clear()  # a change from now on counts again
+                before = {method: self.lists.get(method) for method in methods}
+                for method in methods:
+                    await self._fetch(connection, method)
+                if any(_entries(self.lists.get(method)) != _entries(each) for method, each in before.items()):
+                    self.on_lists(self)
+        finally:
+            self._refreshing = None
+
+    async def _fetch(self, connection: Connection, method: str) -> None:
+        capability, member, kind = LISTS[method]
+        loop = asyncio.get_running_loop()
+        if getattr(connection.session.server_capabilities, capability) is None:
+            self.lists[method] = Listed({}, [], until=float("inf"))
+            return
+        pages: list[Raw] = []
+        entries: list[Raw] = []
+
+        async def ask(params: Any) -> Raw:
+            page = await connection.client.request(method, params, timeout=self.settings.start_timeout)
+            pages.append(page)
+            return page
+
+        try:
+            await read_list(ask, method, member, kind, _LIMITS, connection.session.faults, entries)
+        except McpdError as error:
+            log.warning("mount %s: %s failed: %s", printable(self.name), method, printable(error, 500))
+            if connection.client.is_lost:
+                return
+            entries, pages = self.lists[method].entries if method in self.lists else [], []
+        self.lists[method] = Listed(_members(pages[0]) if pages else {}, entries)
+        self.lists[method].until = loop.time() + self._fresh_seconds(connection, method)
+
+    def _fresh_seconds(self, connection: Connection, method: str) -> float:
+        capability = getattr(connection.session.server_capabilities, LISTS[method][0])
+        if connection.era.has_result_types and not capability.list_changed:
+            ttl = self.lists[method].page.get("ttlMs")
+            return max(0.0, float(_number(ttl)) / 1000) if ttl is not None else 0.0
+        return float("inf") if capability.list_changed else _LEGACY_SECONDS
+
+
+def _entries(listed: Listed | None) -> list[bytes] | None:
+    return None if listed is None else list(map(bytes, listed.entries))
+
+
+_members = Decoder(dict[str, Raw]).decode
+_number = Decoder(float).decode
