@@ -2,7 +2,7 @@
 # so that it runs once and again only when what it was made from has changed.
 #
 #   make serve    a working server on http://127.0.0.1:8080/mcp (and WebSocket) from an empty checkout
-#   make check    format, lint, types, import contract, and the tests that take no time: about a minute
+#   make check    format, lint, types, import contract, and the tests that take no time: within a minute
 #   make test     all tests but the nightly ones, with all that they need
 #   make nightly  soaks, drills behind proxies, the oldest dependencies, and the coverage of the fast tests
 #   make test-all-pythons   the core tests with each Python from 3.11 to 3.14 that the machine has
@@ -51,9 +51,10 @@ static: $(VENV)/.test
 	$(VENV)/bin/lint-imports --no-logo
 
 unit: $(VENV)/.test
-	$(PY) -m pytest -n 3 --dist worksteal -q -m "not medium and not slow and not clients"
+	$(PY) -m pytest -n 2 --dist worksteal --hypothesis-profile quick -q -m "not medium and not slow and not clients"
 
-check: static unit
+check: $(VENV)/.test
+	@$(MAKE) -j 2 static unit
 
 docs: $(VENV)/.test
 	$(PY) docs/generate.py

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import gc
 import inspect
+import itertools
 import os
 import signal
 import sys
@@ -62,9 +64,12 @@ MEDIUM = {
     "tests/cli/install/test_hosts.py",
     "tests/cli/install/test_launch.py",
     "tests/cli/test_announcement.py",
+    "tests/cli/test_install.py",
     "tests/client/http/test_pool.py",
     "tests/client/http/test_streams.py",
     "tests/client/test_faulty_servers.py",
+    "tests/client/test_our_tasks.py",
+    "tests/client/test_tasks.py",
     "tests/docs/test_pages.py",
     "tests/docs/test_testing.py",
     "tests/docs/test_use_servers.py",
@@ -80,7 +85,9 @@ MEDIUM = {
     "tests/server/test_serving.py",
     "tests/sources/docs/test_notebook.py",
     "tests/sources/docs/test_readers.py",
+    "tests/sources/docs/test_search_quality.py",
     "tests/sources/docs/test_store.py",
+    "tests/sources/test_watch.py",
     "tests/test_anything.py",
     "tests/test_counts.py",
     "tests/test_extras.py",
@@ -109,6 +116,7 @@ MAY_SKIP_IN_CI: dict[str, str] = {
 # In CI each run takes the same examples; elsewhere each takes others.
 settings.register_profile("mcpd", deadline=None, derandomize=os.environ.get("CI", "") != "")
 settings.load_profile("mcpd")
+settings.register_profile("quick", parent=settings.get_profile("mcpd"), max_examples=25)  # for `make check`
 
 # Started in the background by a shell, a process ignores SIGINT, below nohup SIGHUP, and so would all that it starts.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -172,6 +180,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: item.name != LONGEST)
 
 
+def pytest_collection_finish() -> None:
+    """What was imported and collected stays: garbage is looked for among what the tests make, which is far less."""
+    gc.collect()
+    gc.freeze()
+
+
 def pytest_runtest_setup() -> None:
     """A port may be that of another test's server, of which the client knows which era it is of."""
     known = sys.modules.get("mcpd.client.eras")
@@ -181,11 +195,18 @@ def pytest_runtest_setup() -> None:
 
 # ------------------------------------------------------------------------------------- fixtures
 
+_numbers = itertools.count()
+
 
 @pytest.fixture
 def tmp_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A short path, whatever the test is called: an address of a Unix socket has at most 107 characters."""
-    return tmp_path_factory.mktemp("t")
+    """A short path, whatever the test is called: an address of a Unix socket has at most 107 characters.
+
+    Without numbers of pytest's own, for which it reads the folder of all others.
+    """
+    path = tmp_path_factory.getbasetemp() / f"t{next(_numbers)}"
+    path.mkdir(mode=0o700)
+    return path
 
 
 @pytest.fixture(scope="session")

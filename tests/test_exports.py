@@ -36,7 +36,8 @@ def name_of(path: Path) -> str:
 
 
 def test_each_module_has_a_docstring() -> None:
-    assert [name_of(path) for path in FILES if parsed(path).body and not ast.get_docstring(parsed(path))] == []
+    docstring = re.compile(r'(#.*\n|\n)*r?"""[^"\s]|\s*$')
+    assert [name_of(path) for path in FILES if not docstring.match(path.read_text(encoding="utf-8"))] == []
 
 
 def test_each_name_that_a_module_lists_exists_once_and_has_a_docstring() -> None:

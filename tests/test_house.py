@@ -38,6 +38,17 @@ def tracked(*patterns: str) -> list[Path]:
     return [path for name in done.stdout.split("\0") if name and (path := REPOSITORY / name).is_file()]
 
 
+@pytest.fixture(scope="module")
+def code() -> dict[Path, list[ast.AST]]:
+    """The nodes of each module of the package, read once for all tests of this file."""
+    gc.disable()
+    try:
+        return {path: list(ast.walk(parsed(path))) for path in tracked("mcpd/*.py")}
+    finally:
+        gc.freeze()  # a million objects, none of which is garbage
+        gc.enable()
+
+
 def lines_with(pattern: re.Pattern[str], files: list[Path]) -> list[str]:
     found = []
     for path in files:
@@ -115,17 +126,15 @@ ERAS_ARE_KNOWN = {
 """How often a file may name an era, and why, besides versions/ and session.py."""
 
 
-def test_an_era_is_chosen_once() -> None:
+def test_an_era_is_chosen_once(code: dict[Path, list[ast.AST]]) -> None:
     """D2: what two eras do differently is two classes or two endpoints; nothing asks in between.
 
     A new line here is a question to be asked: can the choice that is already made answer it?
     """
     named: dict[str, int] = {}
     for path in tracked("mcpd/*.py", ":!mcpd/protocol/versions/", ":!mcpd/protocol/session.py"):
-        nodes = (
-            getattr(node, "attr", getattr(node, "id", getattr(node, "name", ""))) for node in ast.walk(parsed(path))
-        )
-        if count := sum(name in ERA_NAMES for name in nodes):
+        names = (getattr(node, "attr", getattr(node, "id", getattr(node, "name", ""))) for node in code[path])
+        if count := sum(name in ERA_NAMES for name in names):
             named[str(path.relative_to(REPOSITORY))] = count
     assert named == ERAS_ARE_KNOWN
 
@@ -203,11 +212,13 @@ def test_tests_sleep_only_where_nothing_can_be_awaited() -> None:
     found = {
         path.relative_to(REPOSITORY).as_posix(): number
         for path in files
-        if not {"node_modules", "bench"} & set(path.parts) and (number := sleeps(parsed(path)))
+        if not {"node_modules", "bench"} & set(path.parts)
+        and "sleep" in (text := path.read_text(encoding="utf-8"))
+        and (number := sleeps(parsed(text)))
     }
     assert "tests/support/clock.py" in found
     assert found == {name: number for name, (number, _) in ALLOWED.items()}, "await an event; see support/clock.py"
-    assert sum(found.values()) <= 44
+    assert sum(found.values()) <= 42
 
 
 def test_module_names_say_what_lives_there() -> None:
@@ -217,25 +228,25 @@ def test_module_names_say_what_lives_there() -> None:
     assert not found
 
 
-def test_files_stay_small() -> None:
+def test_files_stay_small(code: dict[Path, list[ast.AST]]) -> None:
     """A module is a topic: no file has over 700 lines, no function over 60."""
-    sizes = {path: len(path.read_text(encoding="utf-8").splitlines()) for path in tracked("mcpd/*.py")}
+    sizes = {path: len(path.read_text(encoding="utf-8").splitlines()) for path in code}
     assert not {path.name: size for path, size in sizes.items() if size > 700}
     long = [
         f"{path.name}: {node.name}"
-        for path in sizes
-        for node in ast.walk(parsed(path))
+        for path, nodes in code.items()
+        for node in nodes
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and (node.end_lineno or 0) - node.lineno >= 60
     ]
     assert not long
 
 
-def test_functions_have_steps() -> None:
+def test_functions_have_steps(code: dict[Path, list[ast.AST]]) -> None:
     """One line in 25 inside all functions together is blank. (h11 has one in 16, Starlette in 12, websockets in 7.)"""
     blank = whole = 0
-    for path in tracked("mcpd/*.py"):
+    for path, nodes in code.items():
         lines = path.read_text(encoding="utf-8").splitlines()
-        for node in ast.walk(parsed(path)):
+        for node in nodes:
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 first = node.body[1] if ast.get_docstring(node) and len(node.body) > 1 else node.body[0]
                 body = lines[first.lineno - 1 : node.end_lineno]
@@ -579,19 +590,19 @@ def is_private(name: str) -> bool:
     return any(part.startswith("_") and not part.startswith("__") for part in name.split("."))
 
 
-def imported(tree: ast.AST) -> Iterator[tuple[str, str]]:
+def imported(nodes: list[ast.AST]) -> Iterator[tuple[str, str]]:
     """The names of modules outside mcpd: what each is called here, and in full."""
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.Import):
             yield from (((name.asname or name.name).partition(".")[0], name.name) for name in node.names)
         elif isinstance(node, ast.ImportFrom) and not node.level:
             yield from ((name.asname or name.name, f"{node.module}.{name.name}") for name in node.names)
 
 
-def private_names(tree: ast.AST) -> Iterator[str]:
-    outside = {here: whole for here, whole in imported(tree) if whole.partition(".")[0] not in ("mcpd", "__future__")}
+def private_names(nodes: list[ast.AST]) -> Iterator[str]:
+    outside = {here: whole for here, whole in imported(nodes) if whole.partition(".")[0] not in ("mcpd", "__future__")}
     yield from (whole for whole in outside.values() if is_private(whole))
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.Attribute):
             base: ast.expr = node
             while isinstance(base, ast.Attribute):
@@ -606,12 +617,12 @@ def private_names(tree: ast.AST) -> Iterator[str]:
                     yield each
 
 
-def test_no_private_name_of_a_library_is_used() -> None:
+def test_no_private_name_of_a_library_is_used(code: dict[Path, list[ast.AST]]) -> None:
     folder = REPOSITORY / "mcpd"
     found = {
         f"{path.relative_to(folder).as_posix()}: {name}"
-        for path in tracked("mcpd/*.py")
-        for name in private_names(parsed(path))
+        for path, nodes in code.items()
+        for name in private_names(nodes)
     }
     assert found - PRIVATE_NAMES == set()
     assert PRIVATE_NAMES - found == set(), "these are no longer used: take them off the list"

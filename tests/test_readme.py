@@ -159,6 +159,7 @@ def test_make_has_this_target(target: str) -> None:
     assert runs[target] in done.stdout
 
 
+@pytest.mark.medium
 def test_make_serve_installs_what_it_serves() -> None:
     """HTTP needs an extra: on a bare install `make serve` would end with advice instead of an address."""
     done = subprocess.run(

@@ -6,6 +6,7 @@ Another transport joins by being able to open a `Wire` to the fixture server: se
 from __future__ import annotations
 
 import asyncio
+import functools
 import importlib.util
 import os
 import re
@@ -27,7 +28,7 @@ CONFORMANCE = REPOSITORY / "conformance"
 
 
 def _module(name: str) -> Any:
-    """A module of the conformance folder, which is no package; a fresh one each time."""
+    """A module of the conformance folder, which is no package."""
     spec = importlib.util.spec_from_file_location(f"conformance_{name}", CONFORMANCE / f"{name}.py")
     assert spec is not None
     assert spec.loader is not None
@@ -39,8 +40,9 @@ def _module(name: str) -> Any:
 player = _module("player")
 
 
+@functools.cache
 def everything() -> Server:
-    """The fixture server as it is before anybody has changed it."""
+    """The fixture server: one for all exchanges, each of which changes back what it changes."""
     server: Server = _module("everything").server
     return server
 
@@ -137,8 +139,12 @@ NOT_OVER_HTTP = {
     "what is no message": "is refused before anybody knows whose it is, so without the null id of older sessions",
     "a handshake on a connection without one": "is the first of a session: connections mean nothing",
 }
-PLAYED = [(exchange, name) for exchange in EXCHANGES for name in TRANSPORTS]
-PLAYED = [(exchange, name) for exchange, name in PLAYED if name != "http" or exchange.name not in NOT_OVER_HTTP]
+PLAYED = [
+    pytest.param(exchange, name, marks=[pytest.mark.medium] if name == "websocket" else [])
+    for exchange in EXCHANGES
+    for name in TRANSPORTS
+    if name != "http" or exchange.name not in NOT_OVER_HTTP
+]
 
 
 def test_what_is_not_played_over_http_is_there() -> None:

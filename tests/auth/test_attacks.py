@@ -131,6 +131,7 @@ async def test_one_token_in_two_requests_at_once_is_judged_for_each() -> None:
         assert [one.json["result"]["content"][0]["text"] for one in answers] == ["a/t", "b/t"]
 
 
+@pytest.mark.medium
 async def test_tokens_that_are_looked_at_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     """A flood of made-up tokens costs no more than so many questions, and one that hangs is given up."""
     asked: list[str] = []

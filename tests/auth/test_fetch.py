@@ -311,6 +311,7 @@ async def test_a_body_without_end() -> None:
             await fetch(f"{server.url}/x", reach=LOOPBACK)
 
 
+@pytest.mark.medium
 async def test_an_answer_that_never_ends() -> None:
     """AUTH-245: the time is that of the whole, and counts redirects too."""
     gone = asyncio.Event()

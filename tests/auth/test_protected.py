@@ -734,6 +734,7 @@ def expiring(seconds: float) -> TokenFunction:
     return TokenFunction(lambda token, request: Principal("ada", expires=until), issuers=[ISSUER], public_url=PUBLIC)
 
 
+@pytest.mark.medium
 async def test_a_websocket_closes_when_its_token_ends() -> None:
     """AUTH-023, AUTH-073, S25-154, S26-182: with 1008, which says why."""
     async with open_to(expiring(0.5)) as port:
@@ -746,6 +747,7 @@ async def test_a_websocket_closes_when_its_token_ends() -> None:
         await peer.aclose()
 
 
+@pytest.mark.medium
 async def test_streams_end_when_their_token_ends() -> None:
     """AUTH-072: a GET stream, and a subscription with its result."""
     token = {"Authorization": "Bearer ada-token"}

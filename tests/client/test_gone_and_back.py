@@ -33,6 +33,7 @@ def make_server() -> tuple[Server, asyncio.Event]:
     return server, called
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("version", ["2026-07-28", "2025-11-25"])
 async def test_an_http_server_that_goes_and_comes_back(version: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Who waits hears of it at once; what the client listens to is listened to again, without a request."""

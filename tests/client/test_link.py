@@ -160,6 +160,7 @@ async def test_an_open_channel_is_opened_by_nobody_else() -> None:
             await client.ping()
 
 
+@pytest.mark.medium
 async def test_tries_are_bounded_and_pauses_grow(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(link, "FIRST_PAUSE", 0.1)
     line, pauses = Line(), []
@@ -286,6 +287,7 @@ async def test_what_was_kept_is_forgotten() -> None:
 # ------------------------------------------------------------------------------------- what is repeated
 
 
+@pytest.mark.medium
 async def test_a_lost_session_is_replaced_and_what_is_harmless_repeated() -> None:
     line = Line()
     async with Client(line, version=LEGACY) as client:
@@ -395,6 +397,7 @@ async def test_an_era_is_remembered_for_other_clients(tmp_path: Path) -> None:
     assert heard.count("initialize") == 2
 
 
+@pytest.mark.medium
 async def test_a_server_that_has_become_modern_is_probed_again() -> None:
     command = [sys.executable, "-m", "mcpd", "serve", "--stdio"]
     target = resolve(command)
@@ -445,6 +448,7 @@ def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 # ------------------------------------------------------------------------------------------ WebSocket
 
 
+@pytest.mark.medium
 async def test_a_websocket_server_that_goes_and_comes_back() -> None:
     released = asyncio.Event()
     server = make_server(released)

@@ -175,6 +175,7 @@ def test_everything_is_asked(version: str) -> None:
         client.open()
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("era", ["modern", "legacy"])
 def test_tasks(era: str) -> None:
     """A handle and `tasks` have the methods of the awaited ones."""

@@ -74,6 +74,7 @@ def known() -> set[str]:
     return set(re.findall(r"MCPD_[A-Z_]+", done.stdout))
 
 
+@pytest.mark.medium
 def test_each_variable_is_one_of_ours(known: set[str]) -> None:
     nodes = [compose()["services"][name]["environment"] for name in ("one", "two")]
     named = [container()["ENV"], *nodes, manifests()["ConfigMap"]["data"], manifests()["Secret"]["stringData"]]

@@ -16,6 +16,7 @@ from mcpd.sources.configuration import read
 __all__ = ["page_modules"]
 
 
+@pytest.mark.medium
 async def test_the_folder_is_a_server(page_modules: Callable[..., list[ModuleType]], tmp_path: Path) -> None:
     page_modules("folders")
     (prompt,) = [text for language, text in blocks(REPOSITORY / "docs" / "folders.md") if language == "markdown"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from types import ModuleType
 
+import pytest
 from support.documentation import page_modules
 
 from mcpd import Callbacks, Client
@@ -15,6 +16,7 @@ __all__ = ["page_modules"]
 Pages = Callable[..., list[ModuleType]]
 
 
+@pytest.mark.medium
 async def test_heartbeats_and_progress(page_modules: Pages) -> None:
     (page,) = page_modules("long-running-tools", "server")
     page.server.heartbeat = 0.01

@@ -79,6 +79,7 @@ def test_words_are_spelled_as_in_dictionaries() -> None:
 MOST_PER_1000_WORDS = 1.5
 
 
+@pytest.mark.medium
 def test_english_is_plain() -> None:
     """The patterns of `support/english.py` are rare in each package, in the README and in each page."""
     lines = (REPOSITORY / "tests" / "english_allowed.txt").read_text(encoding="utf-8").splitlines()

@@ -136,6 +136,7 @@ async def test_many_requests_of_one_user_leave_a_thread_to_another(stage: Stage)
             assert b"stayed" in (await hog.answer()).body
 
 
+@pytest.mark.medium
 async def test_the_wait_for_a_thread_ends_with_an_error_that_says_to_try_again(
     stage: Stage, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -251,6 +252,7 @@ async def serving_by_uvicorn(server: Server, settings: HttpSettings) -> AsyncIte
         await serves
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("serve", [serving, serving_by_uvicorn])
 async def test_a_client_that_does_not_read_its_stream_lets_go_of_the_thread(stage: Stage, serve: Any) -> None:
     limit_threads(2, 20)

@@ -89,11 +89,26 @@ def test_threads_that_still_run_are_left_behind(codes: list[int]) -> None:
     assert codes == [3]
 
 
-def test_threads_that_are_about_to_end_are_waited_for_and_daemons_are_not(codes: list[int]) -> None:
+class EndingSoon(threading.Thread):
+    """Ends as soon as somebody waits for its end."""
+
+    def __init__(self) -> None:
+        self.awaited = threading.Event()
+        super().__init__(target=self.awaited.wait)
+
+    def join(self, timeout: float | None = None) -> None:
+        self.awaited.set()
+        super().join(timeout)
+
+
+def test_threads_that_are_about_to_end_are_waited_for_and_daemons_are_not(
+    codes: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shutdown, "_IDLE_SECONDS", 60)  # a thread takes its time to end on a busy machine
     go = threading.Event()
     daemon = threading.Thread(target=go.wait, daemon=True)
     daemon.start()
-    ending_soon = threading.Thread(target=time.sleep, args=(0.05,))
+    ending_soon = EndingSoon()
     ending_soon.start()
     end_if_hung()
     assert not ending_soon.is_alive()

@@ -223,6 +223,7 @@ async def test_large_files_and_many(tmp_path: Path) -> None:
         assert error["message"] == "The file is larger than 1000 bytes and cannot be served"
 
 
+@pytest.mark.medium
 def test_a_hundred_thousand_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is looked at has a limit, whatever is wanted of it; problems are told up to a number."""
     from mcpd.sources import files as tree

@@ -34,6 +34,8 @@ def _imports(name: str, path: Path, modules: Mapping[str, Path]) -> Iterator[tup
     stack: list[tuple[ast.AST, bool]] = [(parsed(path), False)]
     while stack:
         node, typed = stack.pop()
+        if isinstance(node, ast.expr):
+            continue
         if isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING"):
             stack += [(child, True) for child in node.body] + [(child, typed) for child in node.orelse]
             continue

@@ -37,7 +37,7 @@ ALLOWED: dict[str, tuple[int, str]] = {
     "tests/support/clock.py": (2, "the one place that looks again and again"),
     "tests/support/wires.py": (1, "looks at what a process has written, and whether it still does"),
     "tests/transports/test_apart.py": (1, "as long as the channel takes to look"),
-    "tests/transports/test_stdio.py": (3, _STALLED),
+    "tests/transports/test_stdio.py": (1, _STALLED),
     "tests/transports/test_websocket.py": (1, "a client of another library answers pings meanwhile"),
 }
 

@@ -9,13 +9,12 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from support.clock import turns, until
+from support.clock import Clock, turns, until
 
 from mcpd.errors import ConnectionLost, FrameTooLarge
 from mcpd.transports import stdio
@@ -162,28 +161,30 @@ async def test_a_reader_that_is_slow_stops_the_reading(ends: Ends) -> None:
     await channel.aclose()
 
 
-async def test_who_hangs_up_and_reads_nothing_is_gone(ends: Ends, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_who_hangs_up_and_reads_nothing_is_gone(ends: Ends) -> None:
     """The end of the input is behind what is not read any more; while the peer takes something it is waited for."""
-    monkeypatch.setattr(stdio, "_LAST_SECONDS", 1)
-    monkeypatch.setattr(stdio, "_LOOK_SECONDS", 0.01)
+    clock = Clock()
     channel, ear = StdioChannel(ends.fd_in, ends.fd_out), Ear()
     channel.start(ear)
     channel.send(b"x" * 3_000_000)
     os.write(ends.writes, b"never read\n")
-    await asyncio.sleep(0.1)
+    await clock.advance(stdio._LAST_SECONDS + 1)
     assert ear.heard == []
     ends.close(ends.writes)
-    until = time.monotonic() + 1.5  # longer than a peer is waited for that takes nothing
-    while time.monotonic() < until:
-        await asyncio.to_thread(os.read, ends.reads, 8192)
-        await asyncio.sleep(0.01)
+    for _ in range(5):  # together longer than a peer is waited for that takes nothing
+        os.read(ends.reads, 8192)
+        await clock.advance(stdio._LAST_SECONDS * 0.6)
     assert ear.heard == []
+    await clock.advance(stdio._LAST_SECONDS + 1)
     ((what, error),) = await ear.wait(1)
     assert what == "closed"
     assert isinstance(error, ConnectionLost)
     assert "nobody reads stdout" in str(error)
     assert not channel.is_congested
-    await channel.aclose()
+    closing = asyncio.create_task(channel.aclose())
+    await asyncio.sleep(0)
+    await clock.advance(stdio._LAST_SECONDS + 1)
+    await closing
 
 
 async def test_a_clients_end_reads_on_while_it_cannot_write(ends: Ends) -> None:

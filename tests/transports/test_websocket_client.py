@@ -294,6 +294,7 @@ async def test_how_it_ends_is_said(script: Callable[[Peer], Any], said: str) -> 
         assert str(error).startswith("mine: ")
 
 
+@pytest.mark.medium
 async def test_while_it_is_paused_nothing_is_read() -> None:
     release = asyncio.Event()
 
@@ -350,6 +351,7 @@ async def test_a_server_that_does_not_read() -> None:
         await has_read.wait()
 
 
+@pytest.mark.medium
 async def test_pings_and_a_server_that_answers_none(monkeypatch: pytest.MonkeyPatch) -> None:
     limits = WebSocketLimits(ping_interval=0.05, ping_timeout=0.2, close_timeout=0.1)
     monkeypatch.setattr(websocket_client, "LIMITS", limits)

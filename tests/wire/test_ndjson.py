@@ -64,6 +64,7 @@ def test_of_a_line_over_the_limit_come_its_ends_and_the_next_line_is_whole() -> 
     assert splitter.end() == [OversizedMessage(b"123456", b"123456")]
 
 
+@pytest.mark.medium
 @given(st.binary(min_size=2000, max_size=6000).map(lambda line: line.replace(b"\n", b" ")), st.integers(1, 1500))
 def test_the_ends_do_not_depend_on_where_a_line_is_cut(line: bytes, size: int) -> None:
     splitter = Splitter(1000)

@@ -365,6 +365,7 @@ async def test_a_channel_that_breaks(schema: AppsSchema) -> None:
         assert program.host.views == []
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("end", ["receive", "send"])
 async def test_a_channel_that_is_cancelled_under_us(end: str) -> None:
     """What a channel waits for may be cancelled by others: the View is lost, as with any other error."""
@@ -553,6 +554,7 @@ HOSTILE = st.one_of(
 )  # fmt: skip
 
 
+@pytest.mark.medium
 @given(st.lists(HOSTILE, max_size=25))
 @settings(max_examples=40)
 async def test_a_hostile_view_changes_nothing(messages: list[str]) -> None:

@@ -272,6 +272,7 @@ async def test_what_bad_hosts_do() -> None:
         assert order == ["answer", TOOL_INPUT, TOOL_RESULT]
 
 
+@pytest.mark.medium
 async def test_a_view_is_loaded_again_with_the_same_call() -> None:
     """APP-H-26: read and hashed anew; what the user granted holds from then on."""
     async with previewing(make_server()) as preview, api_of(preview) as api:

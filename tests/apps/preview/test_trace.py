@@ -10,6 +10,7 @@ from mcpd.apps.preview.messages import TraceFilter, TraceGet
 from mcpd.apps.preview.trace import MAX_BYTES, MAX_ENTRIES, Trace, _FilteredView
 
 
+@pytest.mark.medium
 async def test_a_long_trace(monkeypatch: pytest.MonkeyPatch) -> None:
     """60,000 messages: the last 50,000 are kept, and a filter tests each of them once for all windows."""
     trace = Trace()

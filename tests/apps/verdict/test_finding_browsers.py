@@ -28,6 +28,7 @@ def test_the_one_that_is_named_comes_first(tmp_path: Path) -> None:
             find_browser(named, environment={"MCPD_CHROMIUM": variable})
 
 
+@pytest.mark.medium
 async def test_without_one_it_is_said_how_to_get_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("MCPD_CHROMIUM", raising=False)

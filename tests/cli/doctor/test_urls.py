@@ -102,6 +102,7 @@ async def test_a_good_server_has_no_trouble() -> None:
     assert sum(asked.method == "DELETE" for asked in server.asked) == opened
 
 
+@pytest.mark.medium
 async def test_a_server_of_new_versions_only() -> None:
     def modern(request: Asked) -> bytes | None:
         asked = request.message
@@ -268,6 +269,7 @@ async def test_http_where_a_websocket_is_looked_for() -> None:
     assert f"If the server speaks HTTP there, write {server.url}/mcp" in step.advice
 
 
+@pytest.mark.medium
 async def test_silence() -> None:
     step = of(await tried_raw(lambda request: None, timeout=0.3), "endpoint")
     assert "did not answer within 0.3 s" in step.text
@@ -450,6 +452,7 @@ async def test_cors_that_lets_in_what_is_needed() -> None:
 # ----------------------------------------------------------------------------------------------- streams
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize(
     ("answer", "status", "text"),
     [

@@ -162,6 +162,7 @@ def test_units() -> None:
     assert [readable_size(size) for size in (0, 999, 1500, 2_000_000)] == ["0 B", "999 B", "1.5 KB", "2.0 MB"]
 
 
+@pytest.mark.medium
 async def test_a_file_is_followed_into_the_next(tmp_path: Path) -> None:
     """Half a line is waited for; a file that was rotated is read to its end, then the new one."""
     path = tmp_path / "t.jsonl"

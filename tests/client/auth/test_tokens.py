@@ -56,6 +56,7 @@ async def test_what_a_refresh_leaves_out_stays() -> None:
         assert len(there.visits) == 1
 
 
+@pytest.mark.medium
 async def test_a_token_is_refreshed_before_it_ends() -> None:
     """AUTH-207: at nine tenths of a short life; meanwhile it serves on."""
     async with world(lifetime=1) as there, client_of(there) as client:
@@ -417,6 +418,7 @@ async def test_a_token_is_said_in_one_way() -> None:
             pass
 
 
+@pytest.mark.medium
 async def test_a_login_takes_as_long_as_it_takes() -> None:
     """The time limit of a request stands still while somebody logs in for it."""
     async with world() as there:

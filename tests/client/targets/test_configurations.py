@@ -307,6 +307,7 @@ def test_variables_out_of_a_file(home: Path, tmp_path: Path) -> None:
     assert parse("cursor:a") == CommandTarget(("a",), {"A": "1 2", "B": "4", "C": ""}, name="cursor:a")
 
 
+@pytest.mark.medium
 async def test_a_client_of_a_host_s_server(home: Path, tmp_path: Path) -> None:
     entry = {"command": sys.executable, "args": ["-m", "mcpd", "serve", "--stdio"], "env": {"PYTHONUTF8": "1"}}
     write(home / ".cursor/mcp.json", {"mcpServers": {"starter": entry}})

@@ -154,6 +154,7 @@ async def test_what_is_nothing_to_connect_to() -> None:
         await Client(42).open()  # type: ignore[arg-type]
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("target", ["server.py", Path("server.py"), "server:server", FileTarget("server.py")])
 async def test_a_client_of_a_file(target: str | Path | FileTarget) -> None:
     async with Client(target) as client:

@@ -397,6 +397,7 @@ def test_dataclasses_with_fields_of_pydantic() -> None:
     assert '"description": "How many."' in json.dumps(callee.input_schema)
 
 
+@pytest.mark.medium
 def test_pydantic_is_imported_only_for_what_needs_it() -> None:
     import subprocess
 

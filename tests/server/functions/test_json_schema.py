@@ -149,6 +149,7 @@ def test_depth_and_size_are_bounded() -> None:
         JsonSchema({"description": "x" * json_schema.MAX_BYTES}, "it")
 
 
+@pytest.mark.medium
 def test_parts_that_are_shared_are_bounded_as_they_are_written() -> None:
     """As authors make them that put definitions where they are referred to: 2^40 strings, or without end."""
 

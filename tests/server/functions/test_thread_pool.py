@@ -138,6 +138,7 @@ if "closed" in sys.argv:
 """
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("how", ["", "closed", *(["fork"] if hasattr(os, "fork") else [])])
 def test_a_program_that_does_not_shut_its_loop_down_ends(how: str) -> None:
     command = [sys.executable, "-W", "ignore", "-c", PROGRAM, how]
@@ -177,6 +178,7 @@ begun.wait(30)
 """
 
 
+@pytest.mark.medium
 def test_a_loop_that_outlives_the_main_thread_goes_on() -> None:
     """Python waits for its thread; what runs by then is answered, and what comes later, too."""
     command = [sys.executable, "-W", "error", "-c", AFTER_THE_MAIN_THREAD]

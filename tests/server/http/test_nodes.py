@@ -503,6 +503,7 @@ class TestStreams:
 LISTED, UPDATED = "notifications/tools/list_changed", "notifications/resources/updated"
 
 
+@pytest.mark.medium
 async def test_a_stream_of_another_node_ends_with_the_token(start: Any) -> None:
     """As every stream does: what comes later is for a token that is still valid."""
 

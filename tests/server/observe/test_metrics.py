@@ -115,6 +115,7 @@ async def test_sessions_are_counted_until_they_end(open_wire: Any) -> None:
     assert [sum(sample.counts) for sample in life.samples] == [1]
 
 
+@pytest.mark.medium
 async def test_10000_mixed_calls_add_up() -> None:
     """OBS-03, over stdio, in both eras, 50 at a time."""
     server, meter = metered()

@@ -183,6 +183,7 @@ async def test_requests_that_are_none_and_those_who_do_not_read() -> None:
             writer.close()
 
 
+@pytest.mark.medium
 async def test_a_loop_that_hangs_is_said_so_by_the_thread_outside(monkeypatch: pytest.MonkeyPatch) -> None:
     """OBS-13. The limit of 10 s is shorter here."""
     monkeypatch.setattr(report, "STUCK_SECONDS", 0.2)
@@ -281,6 +282,7 @@ async def test_a_socket_that_is_being_made_is_left_alone(monkeypatch: pytest.Mon
         assert list((await asyncio.to_thread(running_servers)).servers) == [os.getpid()]
 
 
+@pytest.mark.medium
 async def test_one_that_hangs_is_named(
     runtime: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:

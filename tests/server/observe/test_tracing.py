@@ -319,6 +319,7 @@ class Hanging(SpanExporter):
         return SpanExportResult.FAILURE
 
 
+@pytest.mark.medium
 async def test_a_collector_that_hangs_delays_nothing(traced: Traced) -> None:
     """OBS-11."""
     from opentelemetry.sdk.trace.export import BatchSpanProcessor

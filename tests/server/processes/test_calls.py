@@ -6,7 +6,6 @@ import asyncio
 import gc
 import os
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,7 @@ from mcpd import Server
 from mcpd.cli.target import load
 from mcpd.errors import RegistrationError
 from mcpd.server.functions import Source
-from mcpd.server.processes import pool
+from mcpd.server.processes import nursery, pool
 
 pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="needs fork and /proc"),
@@ -142,15 +141,14 @@ async def test_a_place_is_passed_on_by_calls_that_are_given_up(monkeypatch: pyte
 @pytest.mark.parametrize("tool", ["spin", "sleep_in_c", "sleep_later", "spin_later", "hold"])
 async def test_a_cancelled_call_is_gone(processes: Server, tool: str, tmp_path: Path) -> None:
     """PROC-01, PROC-03: whatever it does; `finally` blocks run, unless C code holds the interpreter."""
+    assert nursery._END_SECONDS <= 1.5  # another process measures this time, then it kills what has not ended
     mark = tmp_path / "mark"
     async with wire_to(processes) as wire:
         request, pid = await begin(wire, tool, mark=str(mark))
         assert await wire.text("add", a=1, b=2) == "3"  # nobody else notices
-        began = time.monotonic()
         wire.cancel(request)
         assert await wire.text("add", a=2, b=2) == "4"
         await until(lambda: not is_alive(pid))
-        assert time.monotonic() - began < 10  # 1.5 on a machine that has nothing else to do
         assert (mark.read_text() if mark.exists() else "") == ("" if tool == "hold" else tool)
         await wire.quiet()
 

@@ -591,6 +591,7 @@ async def test_a_call_goes_on_though_its_tool_was_taken_away() -> None:
         assert (await wire.answer(1))["result"]["content"][0]["text"] == "done"
 
 
+@pytest.mark.medium
 async def test_a_list_of_a_thousand_tools_is_one_page_and_costs_no_call_anything() -> None:
     server = Server("t")
     for number in range(1000):

@@ -248,6 +248,7 @@ async def test_a_view_is_told_the_names_that_it_knows(tmp_path: Path) -> None:
         assert "mcpd/data" not in (await wire.call("search_docs", None, query="parsnip")).get("_meta", {})
 
 
+@pytest.mark.medium
 async def test_what_changes_is_told_once(tmp_path: Path) -> None:
     """One list_changed for a change, an update for who watches the page, and the index knows it."""
     source = Folder(folder_at(str(write(tmp_path, DOCS))), is_growing=True)

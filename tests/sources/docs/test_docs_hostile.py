@@ -88,6 +88,7 @@ async def test_odd_names_and_odd_bytes(tmp_path: Path, caplog: pytest.LogCapture
         assert (await wire.call("read_docs_section", None, section="."))["structuredContent"]["total"] >= len(ODD)
 
 
+@pytest.mark.medium
 async def test_what_is_written_to_deceive(tmp_path: Path) -> None:
     """Heads without end, a heading as long as a book, fences, front matter that is none: shown short, and found."""
     files: dict[str, str | bytes] = {

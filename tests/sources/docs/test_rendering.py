@@ -135,6 +135,7 @@ def test_nothing_of_any_page_runs(parts: list[str], path: str) -> None:
     Checked().feed(shown)
 
 
+@pytest.mark.medium
 def test_a_page_that_is_too_long_is_cut() -> None:
     shown = rendered("word " * MAX_CHARACTERS)
     assert len(shown) < MAX_CHARACTERS + 500

@@ -54,6 +54,7 @@ def test_without_the_library_nothing_is_corrected(monkeypatch: pytest.MonkeyPatc
     assert Vocabulary([("port", 3)]).corrected("prot") == []
 
 
+@pytest.mark.medium
 def test_two_edits_in_very_many_words() -> None:
     """It is asked within a search, that has milliseconds."""
     chance = random.Random(4)

@@ -264,17 +264,21 @@ async def test_files_that_go_while_they_are_read(tmp_path: Path, monkeypatch: py
 async def test_a_search_does_not_wait_for_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It answers with what is there, and says how far indexing is; closing stops that at once."""
     folder = pages(tmp_path / "docs", 200)
-    go_on = threading.Event()
+    is_slow, go_on = threading.Event(), threading.Event()
     original = indexer_module.read_page
 
     def slow(path: str, data: bytes, **more: object) -> object:
         if path == "page-99.md":
+            is_slow.set()
             go_on.wait(60)
         return original(path, data, **more)  # type: ignore[arg-type]
 
     monkeypatch.setattr(indexer_module, "read_page", slow)
-    opened = Library(str(folder), DocsSettings(search_wait=0.2))
+    opened = Library(str(folder), DocsSettings(search_wait=0.01))
     try:
+        result = await opened.search("beetroot")
+        assert not result.progress.is_complete
+        assert await asyncio.to_thread(is_slow.wait, 60)  # the folder is read by now
         result = await opened.search("beetroot")
         assert not result.progress.is_complete
         assert result.progress.total == 200

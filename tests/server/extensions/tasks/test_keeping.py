@@ -253,6 +253,7 @@ async def test_expired_tasks_are_gone() -> None:
             assert len(store) == 0
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize(("tool", "most"), [("wait", 4096), ("ask", 12_000)])
 async def test_a_waiting_task_takes_little_memory(tool: str, most: int) -> None:
     """TASK-075: with its coroutines and its record; one that asks has its question and its form too."""
@@ -504,6 +505,7 @@ async def test_a_node_that_was_silent_keeps_what_nobody_has_taken() -> None:
     await other.end()
 
 
+@pytest.mark.medium
 async def test_a_store_that_is_away() -> None:
     """TASK-074: auto calls stay in their request, required ones fail; own tasks go on, and end once it is back."""
 

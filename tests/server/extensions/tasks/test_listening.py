@@ -93,6 +93,7 @@ async def test_a_message_alone_is_told_once_a_second() -> None:
         wire.cancel(request_id)
 
 
+@pytest.mark.medium
 async def test_a_client_that_does_not_read_costs_little() -> None:
     """TASK-052: it gets the latest state of its task when it reads on, not each state since it stopped."""
     stage = TaskStage()
