@@ -143,9 +143,10 @@ WORDS_OF_APPS = re.compile(
     r"(?i:\w*apps\w*)|\b(ui|ui_\w+|\w+_ui)\b|\bViews?\b|ui://|mcp-app|\biframes?\b|\bstrict_(model_)?list\b"
 )
 IMPORT_OF_APPS = re.compile(r"(?m)^ *from mcpd\.apps\..* import ")
-# The extension, its host, what installs and bundles servers, the commands that show and try apps, and the table of
-# these commands.
+# The extension, its host, what installs and bundles servers, the commands that show and try apps, the table of these
+# commands, and `Server`, whose methods hand over to the extension.
 APPS_ARE_WHAT_IT_IS_ABOUT = (
+    ":!mcpd/server/app.py",
     ":!mcpd/server/extensions/", ":!mcpd/apps/", ":!mcpd/cli/install/", ":!mcpd/cli/bundle/",
     ":!mcpd/cli/commands/apps.py", ":!mcpd/cli/commands/apps.py", ":!mcpd/cli/group.py",
 )  # fmt: skip

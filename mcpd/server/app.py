@@ -6,10 +6,11 @@ Functions become entries of the catalog in `entries`. Connections and extensions
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from inspect import iscoroutinefunction
-from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack, cast, overload
 
 from msgspec.structs import replace
 
@@ -17,7 +18,9 @@ from mcpd.errors import RegistrationError, as_told, collects
 from mcpd.protocol.printable import printable
 from mcpd.protocol.types.base import Params
 from mcpd.server.extensions.base import Extension
-from mcpd.server.extensions.builtin import BuiltInMethods, with_help
+from mcpd.server.extensions.builtin import ConstructorSignature
+from mcpd.server.extensions.tasks.settings import TASKS
+from mcpd.server.extensions.ui.constants import UI
 from mcpd.server.registry.resources import FunctionTemplate
 from .core import ServerCore
 from .entries import prompt_entry, resource_entry, text_entry, tool_entry
@@ -25,7 +28,13 @@ from .metadata import check_options, decorate, one_authenticator
 
 if TYPE_CHECKING:
     from mcpd.server.backplane.base import Backplane
+    from mcpd.server.context.context import Context
     from mcpd.server.context.exchange import Exchange
+    from mcpd.server.extensions.options import AppOptions
+    from mcpd.server.extensions.tasks.authors import ServerTasks
+    from mcpd.server.extensions.tasks.extension import TasksExtension
+    from mcpd.server.extensions.ui.constants import AppsMode
+    from mcpd.server.extensions.ui.extension import AppsExtension
     from mcpd.server.functions.dependencies import Override
     from mcpd.server.handlers.middleware import Middleware
     from mcpd.server.http.core import Identify
@@ -46,8 +55,7 @@ R = TypeVar("R", bound="VisibilityRule")
 _KINDS: tuple[Kind, ...] = ("tools", "resources", "prompts")
 
 
-@with_help
-class Server(ServerCore, BuiltInMethods):
+class Server(ServerCore):
     """An MCP server: register tools and resources with its decorators, then serve it.
 
     `page_size` is the length of one page of a list. `max_in_flight` is how many requests of one connection are worked
@@ -61,7 +69,15 @@ class Server(ServerCore, BuiltInMethods):
     are notified of connections, calls and frames. `auth` is an object from `mcpd.auth` such as `Jwt(issuer=…)`;
     alternatively `authenticate(headers)` (`def` or `async def`) returns a `Principal` or a `Refusal` within
     `authenticate_timeout` seconds. Servers that share a `change_bus` notify their clients of each other's changes.
+
+    For MCP Apps: `apps` is "auto" (clients that offer them), "always" or "never". `strict_model_list` leaves tools that
+    only Views may call out of `tools/list`, although clients with MCP Apps can call them.
+    `tasks` are the limits of tasks (`TaskSettings`), and `task_store` is where they are kept: sqlite:///PATH or
+    redis://HOST; by default memory, or the backplane of the processes that serve together. With `task_fallback`
+    "poll" a client without tasks gets a text after 45 s, and tools to ask for the result.
     """
+
+    __signature__ = ConstructorSignature()
 
     # -- tools -------------------------------------------------------------------------------
 
@@ -89,6 +105,13 @@ class Server(ServerCore, BuiltInMethods):
         `output_schema` describes what it returns. Both need jsonschema-rs: pip install "mcpd-server[schema]".
         Raises RegistrationError for a signature that cannot be served, or a name that is taken.
         Spec: 2026-07-28 server/tools.
+
+        For clients with MCP Apps: `ui` is the View that shows the result, by its `ui://` URI or its name in `app`.
+        `view` is a bundled View instead: table, form, chart, markdown or image, or a `mcpd.View` with options.
+        `ui_when` is a function, with or without a Context, that returns whether the tool has its View for a request.
+        `visibility=["app"]` hides the tool from the model. Spec: MCP Apps 2026-01-26, resource discovery.
+        With `task="auto"` a call that takes longer than `task_after` seconds (1) continues as a task, if the client
+        takes tasks; with "required" it always does. `retry` is how often it may begin again after a crash.
         """
         return decorate("tool", function, partial(self.add_tool, **options))
 
@@ -121,6 +144,8 @@ class Server(ServerCore, BuiltInMethods):
         `unsafe_paths=True`, or the names of variables, accepts such values. `cache` is how long clients may keep it.
         Raises RegistrationError for a URI or signature that cannot be served.
         Spec: 2026-07-28 server/resources; RFC 6570 levels 1 to 3.
+
+        A `ui://` URI makes it a View for clients with MCP Apps, whose HTML the function returns.
         """
         if not isinstance(uri, str):
             raise RegistrationError('resource: the URI is the first argument, as in @server.resource("notes://today")')
@@ -291,6 +316,50 @@ class Server(ServerCore, BuiltInMethods):
         for kind in _KINDS:
             if kind in self.catalog.offers:
                 self._connections.changed(kind)
+
+    # -- MCP Apps and tasks --------------------------------------------------------------------
+
+    @property
+    def _apps(self) -> AppsExtension:
+        return cast("AppsExtension", self.extensions[UI])
+
+    def app(self, app: str, html: str | bytes | os.PathLike[str], **options: Unpack[AppOptions]) -> str:
+        """Register the HTML of a View, or its file (a Path). Returns the URI, for the `ui=` of tools.
+
+        `app` is a `ui://` URI, or a name: "chart" means `ui://<name of the server>/chart`. `csp` declares the origins
+        that the View needs, as {"connectDomains": ["https://api.example.com"]}, and `permissions` any of camera,
+        microphone, geolocation and clipboardWrite. `prefers_border` asks the host for a border, and `domain` for an
+        origin of its own, in the format of one host. `name`, `title`, `description`, `icons` and `meta` are as for any
+        resource. `replace` allows replacing a View with the same URI.
+
+        Clients receive the URI with a hash of the content, so that they show no older content; the server answers both
+        forms. Raises RegistrationError for HTML or options that no host accepts.
+        Spec: MCP Apps 2026-01-26, UI resource format.
+        """
+        return self._apps.apps.add_html(app, html, options)
+
+    def add_apps(self, folder: str, namespace: str | None = None, *, replace: bool = False) -> list[str]:
+        """Register each `x.html` of a folder as `ui://<namespace>/x`, with the metadata in `x.json`. Returns the URIs.
+
+        `x.json` is like {"title": …, "ui": {"csp": …, "permissions": …, "prefersBorder": …}}. Files that cannot be used
+        are logged and left out, and `mcpd check` lists them. Raises nothing.
+        """
+        return self._apps.apps.add_folder(folder, namespace, replace=replace)
+
+    def set_apps(self, mode: AppsMode | None = None, *, strict_model_list: bool | None = None) -> None:
+        """Change the options of MCP Apps before serving; None leaves an option unchanged."""
+        self._apps.configure({"apps": mode, "strict_model_list": strict_model_list})
+
+    def has_apps(self, ctx: Context) -> bool:
+        """Whether the client of a request gets MCP Apps, for tools that return more for a View."""
+        return self._apps.is_active(ctx)
+
+    @property
+    def tasks(self) -> ServerTasks:
+        """The tasks of this server, to end and describe tasks whose work is done elsewhere (`Context.hand_over`)."""
+        from mcpd.server.extensions.tasks.authors import ServerTasks  # few servers use it
+
+        return ServerTasks(cast("TasksExtension", self.extensions[TASKS]).tasks)
 
     # -- extensions, routes and middleware ---------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""The table of the extensions that every server has, and their additions to `Server`: methods and help.
+"""The table of the extensions that every server has, and the options of `Server` that they read.
 
 Options for serving are read in `serving.py`, and declared in `options.py`. Loaded with every server.
 """
@@ -8,17 +8,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from importlib import import_module
 from inspect import Parameter, Signature, signature
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from .tasks import extension as tasks
-from .ui import extension as ui
-
 if TYPE_CHECKING:
     from .base import Extension
-
-C = TypeVar("C", bound=type)
 
 
 class BuiltIn(Struct, frozen=True):
@@ -71,8 +66,9 @@ def make_extensions(options: Mapping[str, Any]) -> list[Extension]:
     return made
 
 
-class _ConstructorSignature:
-    # The signature of the constructor for `inspect.signature` and `help`, with each option of the extensions.
+class ConstructorSignature:
+    """The signature of a server for `inspect.signature` and `help`, with each option of the extensions."""
+
     def __get__(self, instance: object, owner: Any) -> Signature:
         own = signature(owner.__init__)
         parameters: list[Parameter] = []
@@ -84,29 +80,6 @@ class _ConstructorSignature:
             else:
                 parameters.append(parameter)
         return own.replace(parameters=parameters, return_annotation=Signature.empty)
-
-
-class BuiltInMethods(ui.AppsMethods, tasks.TasksMethods):
-    """A base class of `Server`, which derives from the additions of each extension."""
-
-    __signature__ = _ConstructorSignature()
-
-
-def with_help(cls: C) -> C:
-    """Add the texts of extensions to the help of a server and its methods."""
-    for name in {**ui.HELP, **tasks.HELP}:
-        described = getattr(cls, name) if name else cls
-        text = "\n".join(help_of[name] for help_of in (ui.HELP, tasks.HELP) if name in help_of)
-        if described.__doc__ is not None:
-            described.__doc__ = _with_text(described.__doc__, text)
-    return cls
-
-
-def _with_text(documented: str, text: str) -> str:
-    # The text gets the indentation of the docstring's last line. `cleandoc` would slow every start.
-    written = documented.rstrip(" ")
-    margin = documented[len(written) :]
-    return f"{written.rstrip()}\n\n" + "\n".join(f"{margin}{line}" for line in text.split("\n"))
 
 
 def _load(place: str) -> Any:

@@ -14,7 +14,7 @@ from mcpd import Server
 from mcpd.errors import ConfigurationError
 from mcpd.server.extensions import serving
 from mcpd.server.extensions.base import Extension
-from mcpd.server.extensions.builtin import BUILT_IN, BuiltIn, BuiltInMethods
+from mcpd.server.extensions.builtin import BUILT_IN, BuiltIn
 from mcpd.server.extensions.options import BuiltInOptions, BuiltInServeOptions, BuiltInToolOptions
 from mcpd.server.serving import settings_for
 
@@ -60,7 +60,6 @@ def test_the_signature_of_a_server_shows_each_option() -> None:
 
 
 def test_the_help_of_a_server_names_each_option() -> None:
-    assert BuiltInMethods in Server.__mro__
     for name in get_type_hints(BuiltInOptions):
         assert f"`{name}`" in (Server.__doc__ or "")
     margins = {len(line) - len(line.lstrip()) for line in (inspect.getdoc(Server) or "").splitlines() if line}

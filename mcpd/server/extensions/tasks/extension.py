@@ -1,4 +1,4 @@
-"""Tasks as an extension of a server, the options of its tools, and `server.tasks`.
+"""Tasks as an extension of a server, and the options of its tools.
 
 It is loaded with every server, so modules that only servers with tasks need are imported on first use.
 Spec: tasks-extension; 2025-11-25 basic/utilities/tasks.
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from mcpd.protocol.channel import Ending
     from mcpd.protocol.types.interaction import ListenResult, SubscriptionFilter
     from mcpd.server.backplane.base import Backplane
-    from .authors import ServerTasks
     from .registry import Tasks
 
 # Seconds after which a call of a client without tasks is answered with a text, if `task_fallback` is "poll". Hosts
@@ -221,27 +220,3 @@ class TasksExtension(Extension):
         """Close the store."""
         if self._tasks is not None:
             await self._tasks.aclose()
-
-
-class TasksMethods:
-    """The additions to `Server`."""
-
-    extensions: dict[str, Extension]
-
-    @property
-    def tasks(self) -> ServerTasks:
-        """The tasks of this server, to end and describe tasks whose work is done elsewhere (`Context.hand_over`)."""
-        from .authors import ServerTasks  # few servers use it
-
-        extension = self.extensions[TASKS]
-        assert isinstance(extension, TasksExtension)
-        return ServerTasks(extension.tasks)
-
-
-HELP = {
-    "": """`tasks` are the limits of tasks (`TaskSettings`), and `task_store` is where they are kept: sqlite:///PATH or
-redis://HOST; by default memory, or the backplane of the processes that serve together. With `task_fallback`
-"poll" a client without tasks gets a text after 45 s, and tools to ask for the result.""",
-    "tool": """With `task="auto"` a call that takes longer than `task_after` seconds (1) continues as a task, if the
-client takes tasks; with "required" it always does. `retry` is how often it may begin again after a crash.""",
-}

@@ -8,6 +8,7 @@ Spec: MCP Apps 2026-01-26, "UI Resource Format".
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Protocol
@@ -192,8 +193,12 @@ class Apps:
         """All Views with fixed HTML, in order of registration."""
         return [entry for entry in self.catalog.resources if isinstance(entry, AppEntry)]
 
-    def add_html(self, app: str, html: str | bytes, options: AppOptions) -> str:
+    def add_html(self, app: str, html: str | bytes | os.PathLike[str], options: AppOptions) -> str:
         """Add a View, and return its URI. Raises RegistrationError for content that no host accepts."""
+        if isinstance(html, os.PathLike):
+            html = _read(html, f"app {app!r}")
+        elif isinstance(html, str) and html.endswith((".html", ".htm")) and "<" not in html:
+            raise RegistrationError(f"app {app!r}: {html!r} is not HTML; for the file of that name pass Path({html!r})")
         left: dict[str, Any] = {**options}
         uri = checked_uri("app", app, self.namespace)
         where = f"app {uri}"
@@ -416,3 +421,12 @@ def missing_view_problem(catalog: Catalog, tool: str, uri: str) -> Problem:
     hint = f"did you mean {near[0]}?" if near else others
     text = f"its View {uri} is not registered: {hint}; add it with server.app() or server.add_apps()"
     return Problem(f"tool {tool}", text)
+
+
+def _read(path: os.PathLike[str], where: str) -> bytes:
+    try:
+        with open(path, "rb") as file:
+            return file.read()
+    except OSError as error:
+        text = f"{where}: {os.path.abspath(path)}: {error.strerror}; hosts start servers in other folders: use a path"
+        raise RegistrationError(f'{text} like Path(__file__).with_name("{os.path.basename(path)}")') from None

@@ -1,4 +1,4 @@
-"""MCP Apps as an extension of a server, and its methods of `Server`.
+"""MCP Apps as an extension of a server.
 
 It is loaded with every server, so modules that only servers with apps need are imported on first use.
 Spec: MCP Apps 2026-01-26, "Client<>Server Capability Negotiation".
@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, NewType, Unpack, cast
+from typing import TYPE_CHECKING, Any
 
 from mcpd.errors import RegistrationError
 from mcpd.protocol.envelope import ClientIdentity
@@ -20,13 +20,8 @@ from mcpd.server.extensions.base import Extension, ExtensionHost, ResourceAdditi
 from .constants import MIME_TYPE, SCHEME, UI, AppsMode, has_ui, is_app_type
 
 if TYPE_CHECKING:
-    from mcpd.server.context.context import Context
-    from mcpd.server.extensions.options import AppOptions
     from mcpd.server.registry.entries import Problem, ResourceEntry
     from .apps import Apps
-else:
-    # For tools that evaluate annotations, such as `inspect.signature`: the real classes would slow every start.
-    AppOptions, Context = NewType("AppOptions", dict), NewType("Context", object)
 
 log = logging.getLogger("mcpd")
 
@@ -156,72 +151,3 @@ class AppsExtension(Extension):
         from .checks import app_problems  # for `mcpd check` only
 
         return app_problems(self._apps)
-
-
-# Additions to the help of a server by method; "" for the class.
-HELP = {
-    "": """\
-For MCP Apps: `apps` is "auto" (clients that offer them), "always" or "never". `strict_model_list` leaves tools that
-only Views may call out of `tools/list`, although clients with MCP Apps can call them.""",
-    "tool": """\
-For clients with MCP Apps: `ui` is the View that shows the result, by its `ui://` URI or its name in `app`. `view` is a
-bundled View instead: table, form, chart, markdown or image, or a `mcpd.View` with options. `ui_when` is a function,
-with or without a Context, that returns whether the tool has its View for a request. `visibility=["app"]` hides the
-tool from the model. Spec: MCP Apps 2026-01-26, resource discovery.""",
-    "resource": """\
-A `ui://` URI makes it a View for clients with MCP Apps, whose HTML the function returns.""",
-}
-
-
-class AppsMethods:
-    """A base class of `Server`: methods for MCP Apps."""
-
-    extensions: dict[str, Extension]
-
-    @property
-    def _apps(self) -> AppsExtension:
-        return cast("AppsExtension", self.extensions[UI])
-
-    def app(self, app: str, html: str | bytes | os.PathLike[str], **options: Unpack[AppOptions]) -> str:
-        """Register the HTML of a View, or its file (a Path). Returns the URI, for the `ui=` of tools.
-
-        `app` is a `ui://` URI, or a name: "chart" means `ui://<name of the server>/chart`. `csp` declares the origins
-        that the View needs, as {"connectDomains": ["https://api.example.com"]}, and `permissions` any of camera,
-        microphone, geolocation and clipboardWrite. `prefers_border` asks the host for a border, and `domain` for an
-        origin of its own, in the format of one host. `name`, `title`, `description`, `icons` and `meta` are as for any
-        resource. `replace` allows replacing a View with the same URI.
-
-        Clients receive the URI with a hash of the content, so that they show no older content; the server answers both
-        forms. Raises RegistrationError for HTML or options that no host accepts.
-        Spec: MCP Apps 2026-01-26, UI resource format.
-        """
-        if isinstance(html, os.PathLike):
-            html = _read(html, f"app {app!r}")
-        elif isinstance(html, str) and html.endswith((".html", ".htm")) and "<" not in html:
-            raise RegistrationError(f"app {app!r}: {html!r} is not HTML; for the file of that name pass Path({html!r})")
-        return self._apps.apps.add_html(app, html, options)
-
-    def add_apps(self, folder: str, namespace: str | None = None, *, replace: bool = False) -> list[str]:
-        """Register each `x.html` of a folder as `ui://<namespace>/x`, with the metadata in `x.json`. Returns the URIs.
-
-        `x.json` is like {"title": …, "ui": {"csp": …, "permissions": …, "prefersBorder": …}}. Files that cannot be used
-        are logged and left out, and `mcpd check` lists them. Raises nothing.
-        """
-        return self._apps.apps.add_folder(folder, namespace, replace=replace)
-
-    def set_apps(self, mode: AppsMode | None = None, *, strict_model_list: bool | None = None) -> None:
-        """Change the options of MCP Apps before serving; None leaves an option unchanged."""
-        self._apps.configure({"apps": mode, "strict_model_list": strict_model_list})
-
-    def has_apps(self, ctx: Context) -> bool:
-        """Whether the client of a request gets MCP Apps, for tools that return more for a View."""
-        return self._apps.is_active(ctx)
-
-
-def _read(path: os.PathLike[str], where: str) -> bytes:
-    try:
-        with open(path, "rb") as file:
-            return file.read()
-    except OSError as error:
-        text = f"{where}: {os.path.abspath(path)}: {error.strerror}; hosts start servers in other folders: use a path"
-        raise RegistrationError(f'{text} like Path(__file__).with_name("{os.path.basename(path)}")') from None
