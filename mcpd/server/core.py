@@ -15,7 +15,7 @@ from mcpd.errors import RegistrationError
 from mcpd.protocol.defaults import HEARTBEAT
 from mcpd.protocol.envelope import result_meta
 from mcpd.protocol.session import MAX_FRAME_BYTES, Opening, Session
-from mcpd.protocol.types.base import Icon
+from mcpd.protocol.types.base import Icon, Implementation
 from mcpd.protocol.versions.table import Vocabulary, is_known_method
 from mcpd.server.context.exchange import Handler
 from mcpd.server.dispatcher.announcer import Announcer
@@ -23,7 +23,7 @@ from mcpd.server.dispatcher.connection import NotificationListener
 from mcpd.server.extensions.base import Extension
 from mcpd.server.extensions.builtin import make_extensions
 from mcpd.server.functions.results import to_builtins
-from mcpd.server.handlers.methods import bind as bind_handlers
+from mcpd.server.handlers.methods import OpenTable, bind as bind_handlers
 from mcpd.server.registry.catalog import Catalog
 from .dispatcher import ServerConnection
 from .metadata import checked_seconds, identity_of, one_authenticator, state_keys_of
@@ -141,6 +141,19 @@ class ServerCore:
         for capability in extension.capabilities:
             self.catalog.offer(capability)
         self._methods.add(extension)
+
+    def answer_others(self, handler: Callable[[str], Handler]) -> None:
+        """Let `handler(method)` answer requests whose method nobody has declared. Call it before the first client."""
+        handlers = OpenTable(handler)
+        handlers.adopt(self.handlers)
+        self.handlers = handlers
+        self._methods.vocabulary.answers_others = True
+
+    def identify(self, identity: Implementation) -> None:
+        """Have another name and version from now on, for connections that are opened later."""
+        if identity != self.identity:
+            self.identity = self.catalog.identity = identity
+            self._identity_meta = result_meta(identity)
 
     def _listen(self, method: str, listener: NotificationListener) -> None:
         self._listeners[method] = listener if self.lifespan is None else self.lifespan.guard(listener)

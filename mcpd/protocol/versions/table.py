@@ -27,6 +27,7 @@ from mcpd.protocol.types.base import (
     Implementation,
     InitializeResult,
     ObjectResult,
+    Params,
     RawResult,
     Result,
     SamplingCapability,
@@ -406,12 +407,14 @@ def is_known_method(method: str) -> bool:
 class Vocabulary:
     """The methods that extensions add: requests and notifications of clients, notifications of the server."""
 
-    __slots__ = ("_notifications", "_requests", "_server_notifications", "named")
+    __slots__ = ("_notifications", "_requests", "_server_notifications", "answers_others", "named")
 
     def __init__(self) -> None:
         self._requests: dict[str, tuple[Reader, Versions]] = {}
         self._notifications: dict[str, tuple[Reader, Versions]] = {}
         self._server_notifications: dict[str, tuple[Versions, Callable[[Any], bool]]] = {}
+        # Whether requests are answered whose method neither the protocol nor an extension has.
+        self.answers_others = False
         # Method -> the field of its params that the HTTP header `Mcp-Name` mirrors.
         self.named: dict[str, str] = {}
 
@@ -439,6 +442,8 @@ class Vocabulary:
 
     def request(self, version: Version, method: str) -> Reader | None:
         """Return the decoder for the params of a request; None if no extension has it."""
+        if self.answers_others and method not in self._requests and not is_known_method(method):
+            return _read_any_params
         return _in_version(self._requests.get(method), version)
 
     def notification(self, version: Version, method: str) -> Reader | None:
@@ -455,6 +460,9 @@ class Vocabulary:
         """Return whether a client has the extension of this notification. Raises KeyError if no extension has it."""
         _, admits = self._server_notifications[method]
         return admits(client)
+
+
+_read_any_params = Decoder(Params).decode
 
 
 def _in_version(row: tuple[Reader, Versions] | None, version: Version) -> Reader | None:

@@ -40,7 +40,7 @@ from mcpd.protocol.types.features import (
     ReadResourceParams,
     SubscribeParams,
 )
-from mcpd.protocol.versions.table import SUPPORTED
+from mcpd.protocol.versions.table import SUPPORTED, is_known_method
 from mcpd.server.context.exchange import Exchange, Handler, finished
 from mcpd.server.registry.catalog import Catalog
 from mcpd.server.registry.entries import ActiveExtensions
@@ -329,6 +329,21 @@ class HandlerTable(dict[str, Handler]):
         for _, wrapper in reversed(self._wrappers):
             handler = wrapper(method, handler)
         return handler
+
+
+class OpenTable(HandlerTable):
+    """Handlers that also answer methods which nobody has declared, with `others(method)`."""
+
+    def __init__(self, others: Callable[[str], Handler]) -> None:
+        super().__init__()
+        self._others = others
+
+    def get(self, method: str, default: Any = None) -> Any:
+        """Return the handler of a method."""
+        found = super().get(method)
+        if found is None and not is_known_method(method):
+            return self._wrapped(method, self._others(method))
+        return default if found is None else found
 
 
 def bind(catalog: Catalog) -> HandlerTable:

@@ -227,8 +227,10 @@ class Catalog:
             return not entry.of_tool or self.tools.find_enabled(entry.of_tool) is not None
         return entry.is_enabled if self.switches is None else self.switches.is_on("resource", entry)
 
-    def replace(self, owner: str, entries: Entries) -> dict[str, bool]:
+    def replace(self, owner: str, entries: Entries, *, is_known: bool = True) -> dict[str, bool]:
         """Replace all entries of `owner` at once, with one `on_change` per kind of list that has changed.
+
+        Without `is_known` no client can know the lists yet, and `on_change` is not called.
 
         Returns the URIs of the resources and templates that were added, removed or changed, and whether they were
         removed. Raises RegistrationError, and changes nothing, for a key that another owner has or that occurs twice.
@@ -249,23 +251,23 @@ class Catalog:
 
         # Notifies outside the lock, because listeners may read the lists.
         has_resources = entries.resources is not None or entries.templates is not None
-        self._replaced("tools", tools, is_offered=entries.tools is not None)
-        self._replaced("resources", resources, is_offered=has_resources)
-        self._replaced("prompts", prompts, is_offered=entries.prompts is not None)
+        self._replaced("tools", tools, is_known, is_offered=entries.tools is not None)
+        self._replaced("resources", resources, is_known, is_offered=has_resources)
+        self._replaced("prompts", prompts, is_known, is_offered=entries.prompts is not None)
         return resources
 
-    def _replaced(self, kind: Kind, touched: dict[str, bool], *, is_offered: bool) -> None:
+    def _replaced(self, kind: Kind, touched: dict[str, bool], is_known: bool, *, is_offered: bool) -> None:
         if touched:
-            self._changed(kind)
+            self._changed(kind, is_known=is_known)
         elif is_offered:
             self.offer(kind)
 
-    def _changed(self, kind: Kind) -> None:
+    def _changed(self, kind: Kind, *, is_known: bool = True) -> None:
         self._conditions = None
         self.offer(kind)
         if kind == "prompts" or len(self.templates):
             self.offer("completions")
-        if self.on_change is not None:
+        if is_known and self.on_change is not None:
             self.on_change(kind)
         if kind == "tools" and self._has_parts and self.resources.switched():
             self._changed("resources")

@@ -142,7 +142,7 @@ class MountedTool(_Mounted, ToolEntry):
         settings = upstream.settings
         self._fixed = settings.arguments.get(tool.name, {})
         hints = tool.annotations
-        self._is_repeatable = hints is not None and bool(hints.read_only_hint or hints.idempotent_hint)
+        self.is_repeatable = hints is not None and bool(hints.read_only_hint or hints.idempotent_hint)
         shown = upstream.prefix.tool(tool)
         self.key = upstream.prefix.name(settings.rename.get(tool.name, tool.name))
         description = settings.describe.get(tool.name, tool.description)
@@ -171,7 +171,7 @@ class MountedTool(_Mounted, ToolEntry):
         elif arguments is not NO_JSON:
             own["arguments"] = arguments
         try:
-            return await self._call("tools/call", exchange, own, may_repeat=self._is_repeatable)
+            return await self._call("tools/call", exchange, own, may_repeat=self.is_repeatable)
         except Unavailable as error:
             return failed(str(error))
 

@@ -7,6 +7,8 @@ import logging
 import re
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import replace
+
 from mcpd.client.names import Prefix
 from mcpd.errors import ConfigurationError, RegistrationError
 from mcpd.protocol.envelope import ClientIdentity
@@ -32,6 +34,16 @@ _NAME = re.compile(r"[a-z][a-z0-9-]{0,30}")
 def mount(server: Server, name: str, target: Target, **settings: Any) -> Upstream:
     """Mount a server on another one; see `Server.mount`. Raises ConfigurationError."""
     return mounts_of(server).add(name, target, read_settings(name, settings))
+
+
+def serve_alone(name: str, target: Target, settings: MountSettings) -> Server:
+    """Return a server that is what a single mounted server is: its names and results stay as they are."""
+    from mcpd.server import Server
+    from .passing import pass_on
+
+    server = Server(name)
+    pass_on(server, mounts_of(server).add(name, target, replace(settings, prefix="")))
+    return server
 
 
 def mounts_of(server: Server) -> Mounts:
@@ -93,16 +105,18 @@ class Mounts(Extension):
                     problems.append(Problem(owner, str(error)))
             return kept
 
-        self._host.replace(
-            owner,
-            Entries(
-                tools=free(catalog.tools, found.tools),
-                resources=free(catalog.resources, found.resources),
-                templates=free(catalog.templates, found.templates),
-                prompts=free(catalog.prompts, found.prompts),
-                problems=problems,
-            ),
+        entries = Entries(
+            tools=free(catalog.tools, found.tools),
+            resources=free(catalog.resources, found.resources),
+            templates=free(catalog.templates, found.templates),
+            prompts=free(catalog.prompts, found.prompts),
+            problems=problems,
         )
+        lists = (catalog.tools, catalog.resources, catalog.templates, catalog.prompts)
+        if owner in catalog.source_problems or any(each.has_pages for each in lists):
+            self._host.replace(owner, entries)
+        else:
+            catalog.replace(owner, entries, is_known=False)
 
     def _wrapped(self, method: str, handler: Handler) -> Handler:
         if method not in METHODS or not METHODS[method].is_list:

@@ -20,14 +20,13 @@ from msgspec.json import Decoder
 
 from mcpd.client.callbacks import Callbacks
 from mcpd.client.connection import ClientConnection
-from mcpd.client.eras import ClientEra, remember_era
+from mcpd.client.eras import ClientEra
 from mcpd.client.limits import ClientLimits
 from mcpd.client.link import ServerLink
 from mcpd.client.names import Prefix
 from mcpd.client.results import read_list
 from mcpd.client.session import ClientSession
-from mcpd.client.target import Target, resolve
-from mcpd.client.targets.named import CommandTarget, UrlTarget
+from mcpd.client.target import Target
 from mcpd.errors import (
     CannotConnect,
     ConnectionLost,
@@ -40,7 +39,8 @@ from mcpd.errors import (
 from mcpd.protocol.printable import printable
 from mcpd.protocol.types.base import ClientCapabilities, Implementation, Result, ServerCapabilities
 from mcpd.protocol.types.features import Prompt, Resource, ResourceTemplate, Tool
-from mcpd.protocol.versions.table import MODERN
+from mcpd.protocol.versions.table import MODERN, Version
+from mcpd.server.extensions.ui.constants import MIME_TYPE, UI
 from .settings import MountSettings
 
 if TYPE_CHECKING:
@@ -82,8 +82,17 @@ class Listed(Struct):
     """The members of its first page."""
     entries: list[Raw]
     """The entries as the server sent them."""
+    version: Version | None = None
+    """The protocol version in which it was fetched."""
     until: float = 0.0
     """When it must be fetched again, in seconds of the event loop's clock."""
+    raw: Raw | None = None
+    """The whole list in one page, made when a client needs it."""
+
+    @property
+    def has_ui(self) -> bool:
+        """Whether an entry belongs to an app."""
+        return any(b'"ui' in bytes(entry) for entry in self.entries)
 
 
 class About(Struct):
@@ -130,9 +139,12 @@ class Connection(Struct, eq=False):
 
 class _Link(ServerLink):
     # A client that declares what the mounted server may be told.
-    def __init__(self, target: Target, callbacks: Callbacks, declared: ClientCapabilities, **options: Any) -> None:
+    def __init__(
+        self, target: Target, callbacks: Callbacks, declared: ClientCapabilities, *, is_legacy: bool, **options: Any
+    ) -> None:
         self._declared_here = declared
         super().__init__(target, callbacks, reconnect=False, cache=False, check_results=False, **options)
+        self._is_old = is_legacy  # then it is not probed
 
     def _declared(self, callbacks: Callbacks, extensions: Mapping[str, Any] | None) -> ClientCapabilities:
         return self._declared_here
@@ -237,13 +249,12 @@ class Upstream:
 
     async def _open_for(self, key: object, exchange: Exchange | None) -> Connection:
         settings, loop = self.settings, asyncio.get_running_loop()
-        target = resolve(self.target)
-        if isinstance(target, (CommandTarget, UrlTarget)) and self._is_legacy:
-            remember_era(target, supports_discover=False)
         link = _Link(
-            target,
+            self.target,
             Callbacks(list_changed=lambda kind: self._list_changed(link, kind)),
-            ClientCapabilities(),
+            # Apps are declared always: for each client, `entries` decides whether it sees them.
+            ClientCapabilities(extensions={UI: {"mimeTypes": [MIME_TYPE]}}),
+            is_legacy=self._is_legacy,
             version=MODERN[-1] if settings.protocol == "modern" else None,
             timeout=settings.start_timeout,
             limits=_LIMITS,
@@ -420,7 +431,7 @@ class Upstream:
             if connection.client.is_lost:
                 return
             entries, pages = self.lists[method].entries if method in self.lists else [], []
-        self.lists[method] = Listed(_members(pages[0]) if pages else {}, entries)
+        self.lists[method] = Listed(_members(pages[0]) if pages else {}, entries, connection.session.version)
         self.lists[method].until = loop.time() + self._fresh_seconds(connection, method)
 
     def _fresh_seconds(self, connection: Connection, method: str) -> float:

@@ -11,9 +11,11 @@ import pytest
 from conftest import Child
 from support.wires import LEGACY, MODERN, Wire, each_version, memory_wire
 
-from mcpd import Context, Server
+from mcpd import Context, Params, Server
 from mcpd.client.targets.named import CommandTarget
 from mcpd.server.registry.content import embedded, link
+from mcpd.sources.mounts.mounted import serve_alone
+from mcpd.sources.mounts.settings import MountSettings
 
 BOTH = pytest.mark.parametrize("version", [LEGACY[-1], MODERN])
 
@@ -57,7 +59,7 @@ async def opened(server: Server, version: str) -> AsyncIterator[Wire]:
     """A client of a server with mounts, which are ended with it."""
     try:
         async with memory_wire(server) as wire:
-            await wire.open(version)
+            wire.opened = await wire.open(version)  # type: ignore[attr-defined]
             yield wire
     finally:
         await server.aclose()
@@ -152,3 +154,65 @@ def test_without_mounts_nothing_of_them_is_loaded(child: Child) -> None:
     print_loaded = "print([name for name in sys.modules if 'mounts' in name])"
     words = [child.python, "-c", f"{code}; {print_loaded}"]
     assert subprocess.run(words, env=child.env, capture_output=True, text=True, check=True).stdout == "[]\n"
+
+
+def framed(wire: Wire) -> list[bytes]:
+    """The frames that arrive from now on."""
+    frames: list[bytes] = []
+    arrived = wire.arrived
+
+    def record(frame: bytes | None) -> None:
+        frames.append(frame or b"")
+        arrived(frame)
+
+    wire.arrived = record  # type: ignore[method-assign]
+    return frames
+
+
+@BOTH
+async def test_a_single_server_is_passed_through(version: str) -> None:
+    """MNT-01: names, description and results are those of the server, byte for byte in its own version."""
+    up = make_server("up")
+    server = serve_alone("m", up, MountSettings(protocol="modern" if version == MODERN else "legacy"))
+    async with opened(server, version) as wire, memory_wire(up) as direct:
+        begun = await direct.open(version), wire.opened  # type: ignore[attr-defined]
+        assert [each.get("instructions") for each in begun] == ["Use up."] * 2
+        assert [each["capabilities"] for each in begun[:1]] == [begun[1]["capabilities"]]
+        frames = framed(wire), framed(direct)
+        for each in (wire, direct):
+            for method, params in (
+                ("tools/list", {}),
+                ("tools/call", {"name": "who", "arguments": {"suffix": "!"}}),
+                ("tools/call", {"name": "links"}),
+                ("tools/call", {"name": "unknown"}),
+                ("resources/list", {}),
+                ("resources/templates/list", {}),
+                ("resources/read", {"uri": "notes://x/long"}),
+                ("resources/read", {"uri": "notes://nothing"}),
+                ("prompts/list", {}),
+                ("prompts/get", {"name": "greet", "arguments": {"whom": "you"}}),
+            ):
+                await each.request(method, params, id=f"{method} {params}")
+        assert frames[0] == frames[1]
+
+
+@BOTH
+async def test_an_unknown_method_goes_to_a_single_server(version: str) -> None:
+    up = make_server("up")
+    extension = up.extension("com.example/notes")
+
+    class SearchParams(Params):
+        word: str
+
+    @extension.method("com.example/notes/search", SearchParams)
+    def search(ctx: Context, params: SearchParams) -> dict[str, str]:
+        return {"found": params.word}
+
+    extension.admits = lambda client: True  # type: ignore[method-assign]
+    server = serve_alone("m", up, MountSettings(protocol="modern" if version == MODERN else "legacy"))
+    async with opened(server, version) as wire:
+        result = await wire.result("com.example/notes/search", {"word": "w"})
+        assert result["found"] == "w"
+        assert (await wire.error("com.example/unknown"))["code"] == -32601
+        gone = "ping" if version == MODERN else "subscriptions/listen"
+        assert (await wire.error(gone))["code"] == -32601

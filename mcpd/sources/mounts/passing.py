@@ -1,0 +1,112 @@
+"""A single mounted server: its names, its description of itself and its results stay as they are.
+
+Methods that mcpd does not know are passed on, too.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Raw
+from msgspec.json import Decoder, encode
+
+from mcpd.protocol.envelope import SERVER_INFO
+from mcpd.protocol.types.base import DiscoverResult, InitializeResult, RawResult
+from mcpd.protocol.versions.table import SUPPORTED
+from mcpd.server.context.exchange import Exchange, Handler, finished
+from mcpd.server.extensions.ui.constants import UI
+from mcpd.server.registry.tools import failed
+from .relay import forward
+from .upstream import LISTS, About, Unavailable, Upstream
+
+if TYPE_CHECKING:
+    from mcpd.server import Server
+
+_read_members = Decoder(dict[str, Raw]).decode
+_PASSED = ("tools/call", "prompts/get", "resources/read", "completion/complete")
+
+
+def pass_on(server: Server, upstream: Upstream) -> None:
+    """Let a server be what its only mount is."""
+    passing = _Passing(server, upstream)
+    server.handlers.put("initialize", passing.initialize)
+    server.handlers.put("server/discover", passing.discover)
+    server.answer_others(passing.handler)
+    if upstream.settings.changes_names:
+        return  # the catalog knows the other names
+    for method in _PASSED:
+        server.handlers.put(method, passing.handler(method))
+    for method in LISTS:
+        server.handlers.put(method, passing.lister(method, server.handlers.bare(method)))
+
+
+class _Passing:
+    def __init__(self, server: Server, upstream: Upstream) -> None:
+        self._server = server
+        self._upstream = upstream
+
+    async def initialize(self, exchange: Exchange, params: Any) -> InitializeResult:
+        about = await self._about(exchange)
+        return InitializeResult(
+            protocol_version=exchange.call.version.name,
+            capabilities=about.capabilities,
+            server_info=about.info or self._server.identity,
+            instructions=about.instructions,
+        )
+
+    async def discover(self, exchange: Exchange, params: Any) -> DiscoverResult:
+        about = await self._about(exchange)
+        return DiscoverResult(
+            supported_versions=list(SUPPORTED),
+            capabilities=about.capabilities,
+            instructions=about.instructions,
+            meta={SERVER_INFO: about.info or self._server.identity},
+        )
+
+    async def _about(self, exchange: Exchange) -> About:
+        about = self._upstream.about
+        if about is None:
+            await self._upstream.connection(exchange)
+            about = self._upstream.about
+            assert about is not None
+        if about.info is not None:
+            self._server.identify(about.info)
+        return about
+
+    def handler(self, method: str) -> Handler:
+        """Return a handler that passes a request on as it is."""
+
+        async def handle(exchange: Exchange, params: Any) -> Any:
+            members = _read_members(exchange.call.raw or b"{}")
+            try:
+                return await self._upstream.call(
+                    exchange,
+                    lambda connection: forward(connection, method, members, exchange),
+                    is_repeatable=method != "tools/call" or self._is_repeatable(params.name),
+                )
+            except Unavailable as error:
+                if method != "tools/call":
+                    raise
+                return failed(str(error))
+
+        return handle
+
+    def _is_repeatable(self, tool: str) -> bool:
+        return getattr(self._server.catalog.tools.get(tool), "is_repeatable", False)
+
+    def lister(self, method: str, ours: Handler) -> Handler:
+        """Return a handler of a list, which has the entries as the server wrote them."""
+
+        async def handle(exchange: Exchange, params: Any) -> Any:
+            listed = self._upstream.lists.get(method)
+            if listed is None or not listed.page or listed.version is not exchange.call.version:
+                return await finished(ours(exchange, params))
+            if listed.has_ui and not self._server.extensions[UI].admits(exchange.client):
+                return await finished(ours(exchange, params))
+            if listed.raw is None:
+                member = LISTS[method][1]
+                members = {name: value for name, value in listed.page.items() if name != "nextCursor"}
+                listed.raw = Raw(encode({**members, member: listed.entries}))
+            return RawResult(raw=listed.raw)
+
+        return handle
