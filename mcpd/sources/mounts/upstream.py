@@ -140,11 +140,11 @@ class Connection(Struct, eq=False):
 class _Link(ServerLink):
     # A client that declares what the mounted server may be told.
     def __init__(
-        self, target: Target, callbacks: Callbacks, declared: ClientCapabilities, *, is_legacy: bool, **options: Any
+        self, target: Target, callbacks: Callbacks, declared: ClientCapabilities, *, skips_probe: bool, **options: Any
     ) -> None:
         self._declared_here = declared
         super().__init__(target, callbacks, reconnect=False, cache=False, check_results=False, **options)
-        self._is_old = is_legacy  # then it is not probed
+        self._is_old = skips_probe
 
     def _declared(self, callbacks: Callbacks, extensions: Mapping[str, Any] | None) -> ClientCapabilities:
         return self._declared_here
@@ -254,7 +254,7 @@ class Upstream:
             Callbacks(list_changed=lambda kind: self._list_changed(link, kind)),
             # Apps are declared always: for each client, `entries` decides whether it sees them.
             ClientCapabilities(extensions={UI: {"mimeTypes": [MIME_TYPE]}}),
-            is_legacy=self._is_legacy,
+            skips_probe=self._is_legacy,
             version=MODERN[-1] if settings.protocol == "modern" else None,
             timeout=settings.start_timeout,
             limits=_LIMITS,
