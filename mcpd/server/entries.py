@@ -81,9 +81,9 @@ def tool_entry(
     )
 
     if options.get("process"):
-        from mcpd.server.processes.callee import process_callee  # few servers have such tools
+        from mcpd.server.processes.callee import ProcessCallee  # few servers have such tools
 
-        callee = process_callee(callee, name, options, catalog.lifespan, where)
+        callee = ProcessCallee(callee, name, where, lifespan=catalog.lifespan, **options)
     elif wrong := next((each for each in _OF_PROCESSES if options.get(each)), ""):
         raise RegistrationError(f"{where}, {wrong}: only a tool with process=True has this option")
     seconds = options.get("timeout")

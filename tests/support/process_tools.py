@@ -54,11 +54,6 @@ def fresh_pid() -> int:
     return os.getpid()
 
 
-@server.tool(process=True, process_start="spawn")
-def spawned_pid() -> int:
-    return os.getpid()
-
-
 # -- tools that do not end -----------------------------------------------------------------------
 
 
@@ -453,3 +448,23 @@ def own_threads(ctx: SyncContext) -> int:
     """A plain function, some of whose threads ask at the same time."""
     with ThreadPoolExecutor(4) as threads:
         return sum(threads.map(lambda number: ctx.can_ask(sample(str(number))), range(40)))
+
+
+def list_roots(ctx: SyncContext) -> int:
+    return len(ctx.list_roots())
+
+
+async def list_roots_later(ctx: Context) -> int:
+    return len(await ctx.list_roots())
+
+
+# The same in new interpreters.
+for _function in (
+    pid, descriptors, list_roots, list_roots_later, spin, sleep_in_c, sleep_later, hold, parents, crash, too_long
+):  # fmt: skip
+    server.tool(
+        process=True,
+        process_start="spawn",
+        name=f"spawned_{_function.__name__}",
+        timeout=0.2 if _function is too_long else None,
+    )(_function)

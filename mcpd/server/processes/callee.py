@@ -17,11 +17,12 @@ from contextlib import suppress
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, cast
 
-from msgspec import UNSET, MsgspecError, Raw, Struct, UnsetType, field, structs
+from msgspec import UNSET, MsgspecError, Raw, Struct, UnsetType, convert, field, structs
 from msgspec.json import Decoder, decode
 
 from mcpd.errors import RegistrationError, ToolError
 from mcpd.protocol.jsonrpc import as_json, encode
+from mcpd.protocol.principal import Principal
 from mcpd.protocol.printable import printable
 from mcpd.protocol.types.base import NO_JSON, LogMessageParams, ProgressParams
 from mcpd.protocol.types.features import CallToolResult
@@ -34,9 +35,9 @@ from mcpd.server.functions.annotations import plain_function
 from mcpd.server.functions.results import is_block_list, to_builtins
 from mcpd.server.registry.content import is_content, tool_result
 from mcpd.server.settings import parse_size
-from mcpd.transports.child import HAS_GROUPS
-from .messages import Ask, Done, Reply, RequestData, Run, Say, UserData, error_data, error_of
-from .pool import Pool, Start, Worker, pool_of
+from .messages import Ask, Done, Reply, RequestData, Run, UserData, error_data, error_of
+from .pool import NotStarted, Pool, pool_of
+from .starting import Start, Worker
 
 if TYPE_CHECKING:
     from mcpd.server.functions.json_schema import SchemaCallee
@@ -45,7 +46,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("mcpd")
 
-# The tools of the target by their keys, in a nursery; None in a server.
+# The tools of the target by their keys; None in a server.
 registered: dict[str, ProcessCallee] | None = None
 
 _MEMORY_SECONDS = 0.25
@@ -53,9 +54,9 @@ _END_SECONDS = 1.5
 
 
 class ProcessCallee:
-    """A function that runs in a process; used like the `Callee` that it wraps. Creating it may raise RegistrationError.
+    """A function that runs in a process; used like the `Callee` that it wraps.
 
-    `memory` is the limit of a call in bytes. `calls` is how many calls one process may run, 0 for any number.
+    Takes the options of the tool. Raises RegistrationError for those that do not fit.
     """
 
     is_async = True
@@ -64,21 +65,27 @@ class ProcessCallee:
         self,
         inner: Callee | SchemaCallee,
         tool: str,
+        where: str = "",
         *,
-        start: Start | None = None,
-        memory: int | None = None,
-        calls: int = 0,
-        has_schema: bool = False,
-        is_text: bool = False,
         lifespan: Lifespan | None = None,
+        process_start: Any = None,
+        memory: Any = None,
+        calls: Any = 0,
+        output_schema: object = None,
+        structured_output: object = True,
+        **_: object,
     ) -> None:
         self._inner = inner
         self.tool = tool
         self.runs_in_loop = inner.is_async
-        self.memory, self.calls, self.lifespan = memory, calls, lifespan
-        self.start: Start = start or ("fork" if sys.platform == "linux" else "spawn")
-        self._has_schema: bool | None = has_schema or None
-        self._is_text = is_text
+        self.lifespan = lifespan
+        self.start = _start_of(process_start, where)
+        if isinstance(calls, bool) or not isinstance(calls, int) or calls < 0:
+            raise RegistrationError(f"{where}, calls: expected a number of calls (0: any number), not {calls!r}")
+        # How many calls one process may run, 0 for any number; and the memory limit of a call in bytes.
+        self.calls, self.memory = calls, _memory_of(memory, where)
+        self._has_schema: bool | None = output_schema is not None or None
+        self._is_text = structured_output is False
         key = _key_of(inner.function, tool)
         self.source = source.get() or _source_of(_registering_module() or inner.function.__module__, tool)
         # A function that makes servers may register a tool of the same name for each.
@@ -120,33 +127,24 @@ class ProcessCallee:
             self.result("")
 
 
-def process_callee(
-    inner: Callee | SchemaCallee, tool: str, options: Mapping[str, Any], lifespan: Lifespan | None, where: str
-) -> ProcessCallee:
-    """Return the callee of a tool with these options. Raises RegistrationError."""
-    if not HAS_GROUPS:
-        raise RegistrationError(f"{where}: process=True needs process groups, which this system does not have")
-    start, calls, memory = options.get("process_start"), options.get("calls", 0), options.get("memory")
-    if start not in (None, "fork", "spawn"):
-        raise RegistrationError(f"{where}, process_start: expected fork or spawn, not {start!r}")
-    if isinstance(calls, bool) or not isinstance(calls, int) or calls < 0:
-        raise RegistrationError(f"{where}, calls: expected a number of calls (0: any number), not {calls!r}")
+def _start_of(given: Any, where: str) -> Start:
+    if given not in (None, "fork", "spawn"):
+        raise RegistrationError(f"{where}, process_start: expected fork or spawn, not {given!r}")
+    if given == "fork" and not hasattr(os, "fork"):
+        raise RegistrationError(f"{where}, process_start: this system cannot fork; use spawn")
+    return given or ("auto" if sys.platform == "linux" else "spawn")
+
+
+def _memory_of(given: Any, where: str) -> int | None:
+    if given is None:
+        return None
     try:
-        most = None if memory is None else parse_size(str(memory))
+        most = parse_size(str(given))
     except ValueError as error:
-        raise RegistrationError(f"{where}, memory: {error}, not {memory!r}") from None
-    if most and not os.path.isdir("/proc/self"):
+        raise RegistrationError(f"{where}, memory: {error}, not {given!r}") from None
+    if not os.path.isdir("/proc/self"):
         raise RegistrationError(f"{where}, memory: the memory of a process is known on Linux only")
-    return ProcessCallee(
-        inner,
-        tool,
-        start=start,
-        memory=most,
-        calls=calls,
-        has_schema=options.get("output_schema") is not None,
-        is_text=options.get("structured_output") is False,
-        lifespan=lifespan,
-    )
+    return most or None
 
 
 def _key_of(function: Any, tool: str) -> str:
@@ -186,7 +184,7 @@ def _source_of(module: str, tool: str) -> Source:
             f"tool {tool!r}: process=True needs a module that other processes can import; register it there"
         )
     arguments = {"name": module, "path": os.path.abspath(path), "package": spec.name if spec else "", "argv": sys.argv}
-    found = _sources[module] = Source("mcpd.server.processes.nursery:import_target", arguments)
+    found = _sources[module] = Source("mcpd.server.processes.loading:import_target", arguments)
     return found
 
 
@@ -228,42 +226,42 @@ class _RemoteCall:
         callee = self._callee
         request = self._request() if callee.uses_request else None
         try:
-            worker = await pool.acquire(callee.calls)
-        except OSError as error:
-            log.error("tool %s: no process can be started: %s", callee.tool, printable(error))
-            raise ToolError(f"The tool {callee.tool} cannot run: no process can be started") from None
-        done: Done | None = None
-        if callee.memory is not None:
-            self._watch(pool, worker, callee.memory)
+            async with pool.worker(callee.calls) as worker:
+                done = await self._call(worker, Run(callee.key, arguments, self._most, request))
+        except NotStarted as error:
+            log.error("tool %s: %s: %s", callee.tool, error, printable(error.details, 10_000))
+            raise ToolError(f"The tool {callee.tool} cannot run: {error}; details are in the log") from None
+        return self._result(done)
+
+    async def _call(self, worker: Worker, run: Run) -> Done:
+        if self._callee.memory is not None:
+            self._watch(worker, self._callee.memory)
         try:
-            try:
-                await worker.send(Run(callee.key, arguments, self._most, request))
-                done = await self._until_done(worker)
-            except (OSError, ValueError, MsgspecError) as error:
-                log.debug("tool %s: the connection to its process failed: %s", callee.tool, printable(error))
-            if done is None:
-                raise ToolError(await self._why_ended(worker))
+            worker.is_running = True
+            await worker.send(run)
+            while (message := await worker.receive(self._most)) is not None:
+                if isinstance(message, Done):
+                    worker.is_running = False
+                    self._keep(message.kept)
+                    return message
+                if not isinstance(message, Ask):
+                    continue
+                if message.number:
+                    self._asks[message.number] = asyncio.create_task(self._reply(worker, message))
+                else:
+                    await self._do(message.what, decode(message.body))
+        except (OSError, ValueError, MsgspecError) as error:
+            log.debug("tool %s: the connection to its process failed: %s", self._callee.tool, printable(error))
         finally:
             if self._timer is not None:
                 self._timer.cancel()
             for task in self._asks.values():
                 task.cancel()
-            if done is None:
-                pool.end(worker)
-            else:
-                pool.release(worker, callee.calls)
-        if done.error is not None and done.error.kind == "NoTarget":
-            # The next call tries it again.
-            pool.forget_nursery()
-            log.error("tool %s: its process cannot import the target: %s", callee.tool, printable(done.error.text))
-            raise ToolError(
-                f"The tool {callee.tool} cannot run: its process cannot import the target; details are in the log"
-            )
-        return self._result(done)
+        raise ToolError(await self._why_ended(worker))
 
     def _request(self) -> RequestData:
         exchange = self._exchange
-        call, origin, user = exchange.call, exchange.origin, exchange.origin.user
+        call, origin = exchange.call, exchange.origin
         session, client = call.session, call.session.client
         return RequestData(
             call.id,
@@ -273,33 +271,12 @@ class _RemoteCall:
             capabilities=Raw(encode(client.capabilities)),
             info=NO_JSON if client.info is None else Raw(encode(client.info)),
             log_level=None if session.opening.is_stateless else session.log_level,
-            user=UserData(
-                user.subject,
-                user.issuer,
-                user.client,
-                list(user.scopes),
-                as_json(dict(user.claims), to_builtins),
-                user.expires,
-                user.upstream is not None,
-            )
-            if user.is_authenticated
-            else None,
+            user=_user_data(origin.user) if origin.user.is_authenticated else None,
             headers=origin.headers(),
             trace=None if call.trace is None else call.trace().headers(),
             kept=exchange.kept,
             can_be_task=exchange.task is not None,
         )
-
-    async def _until_done(self, worker: Worker) -> Done | None:
-        while (frame := await worker.receive(self._most)) is not None:
-            if isinstance(frame, Done):
-                self._keep(frame.kept)
-                return frame
-            if isinstance(frame, Say):
-                await self._say(frame)
-            else:
-                self._asks[frame.number] = asyncio.create_task(self._reply(worker, frame))
-        return None
 
     def _keep(self, kept: dict[str, Any] | None) -> None:
         if kept is not None:
@@ -320,25 +297,24 @@ class _RemoteCall:
 
     # -- how it ends -------------------------------------------------------------------------
 
-    def _watch(self, pool: Pool, worker: Worker, most: int) -> None:
+    def _watch(self, worker: Worker, most: int) -> None:
         # Look at the memory of the worker four times a second.
-        self._timer = asyncio.get_running_loop().call_later(_MEMORY_SECONDS, self._watch, pool, worker, most)
+        self._timer = asyncio.get_running_loop().call_later(_MEMORY_SECONDS, self._watch, worker, most)
         if worker.resident_bytes() > most:
             self._is_too_large = True
-            pool.kill(worker)
+            worker.kill()
 
     async def _why_ended(self, worker: Worker) -> str:
         tool, limit = self._callee.tool, self._callee.memory or 0
-        status: int | None = None
+        code: int | None = None
         with suppress(TimeoutError):
             async with asyncio.timeout(_END_SECONDS):
-                status = await asyncio.shield(worker.ended)
+                code = await asyncio.shield(worker.ended)
         if self._is_too_large:
             text = f"used more memory than its limit of {limit / (1 << 20):g} MiB"
-        elif status is None:
+        elif code is None:
             text = "has lost its process"
         else:
-            code = os.waitstatus_to_exitcode(status)
             how = f"signal {-code}" if code < 0 else f"exit code {code}"
             text = f"crashed ({how})" if code else "ended its process"
         log.error("tool %s (request %s) %s", tool, printable(self._exchange.request_id), text)
@@ -346,29 +322,11 @@ class _RemoteCall:
 
     # -- what the function does with its context ---------------------------------------------
 
-    async def _say(self, frame: Say) -> None:
-        context = self._context
-        match frame.what:
-            case "notifications/progress":
-                progress = decode(frame.body, type=ProgressParams)
-                await context.progress(progress.progress, progress.total, progress.message)
-            case "notifications/message":
-                message = decode(frame.body, type=LogMessageParams)
-                await context.log(cast(Any, message.level), message.data, message.logger)
-            case "notifications/elicitation/complete":
-                await context.elicitation_complete(decode(frame.body)["elicitationId"])
-            case "close_stream":
-                context.close_stream()
-            case "forget":
-                task = self._asks.get(decode(frame.body, type=int))
-                if task is not None:
-                    task.cancel()
-
-    async def _reply(self, worker: Worker, frame: Ask) -> None:
-        reply = Reply(frame.number)
+    async def _reply(self, worker: Worker, ask: Ask) -> None:
+        reply = Reply(ask.number)
         try:
-            self._keep(frame.kept)
-            found = await self._do(frame.what, decode(frame.body))
+            self._keep(ask.kept)
+            found = await self._do(ask.what, decode(ask.body))
             reply.result = found if isinstance(found, Raw) else Raw(encode(found))
         except asyncio.CancelledError:
             raise
@@ -376,13 +334,26 @@ class _RemoteCall:
             if isinstance(error, InputRequired):
                 self._needed.update(error.questions)
             reply.error = error_data(error)
-        del self._asks[frame.number]
+        del self._asks[ask.number]
         with suppress(OSError):  # the worker has ended, and the call with it
             await worker.send(reply)
 
     async def _do(self, what: str, body: Any) -> Any:
-        exchange = self._exchange
+        exchange, context = self._exchange, self._context
         match what:
+            case "notifications/progress":
+                progress = convert(body, ProgressParams)
+                await context.progress(progress.progress, progress.total, progress.message)
+            case "notifications/message":
+                message = convert(body, LogMessageParams)
+                await context.log(cast(Any, message.level), message.data, message.logger)
+            case "notifications/elicitation/complete":
+                await context.elicitation_complete(body["elicitationId"])
+            case "close_stream":
+                context.close_stream()
+            case "forget":
+                if body in self._asks:
+                    self._asks[body].cancel()
             case "ask":
                 given, timeout = body
                 questions = {key: _RawQuestion.of(each) for key, each in given.items()}
@@ -394,12 +365,24 @@ class _RemoteCall:
             case "notify":
                 return await exchange.notify(*body)
             case "upstream_token":
-                return await self._context.upstream_token()
+                return await context.upstream_token()
             case "become_task":
-                return await self._context.become_task(body)
+                return await context.become_task(body)
             case "task_id":
-                return self._context.task_id
-        raise ToolError(f"a process cannot {what}")
+                return context.task_id
+        return None
+
+
+def _user_data(user: Principal) -> UserData:
+    return UserData(
+        user.subject,
+        user.issuer,
+        user.client,
+        list(user.scopes),
+        as_json(dict(user.claims), to_builtins),
+        user.expires,
+        user.upstream is not None,
+    )
 
 
 class _RawQuestion(Question):

@@ -1,4 +1,4 @@
-"""The messages between a server and its workers, which use a pair of sockets, and exceptions as data.
+"""The messages between a server, its workers and its fork server, and exceptions as data.
 
 A frame is four bytes with its length, then JSON. Nothing is pickled: the arguments of a call are the bytes that the
 client has sent, and the result is the bytes of a `CallToolResult`.
@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import traceback
 from collections.abc import Mapping
+from struct import Struct as Layout
 from typing import Any, TypeAlias
 
 from msgspec import Raw, Struct
@@ -26,6 +27,11 @@ from mcpd.server.registry.content import Unwritable
 HEAD_BYTES = 4
 # The size of all other parts of a frame that has a result.
 ROOM_BYTES = 1 << 20
+
+# A record between the server and its fork server: its kind, the number of a worker, and the exit code of one that has
+# ended. A socket of the worker comes with FORK.
+RECORD = Layout("!cIi")
+FORK, KILL, ENDED = b"F", b"K", b"E"
 
 
 class UserData(Struct, omit_defaults=True):
@@ -84,19 +90,26 @@ class Reply(Struct, tag="reply", omit_defaults=True):
     error: ErrorData | None = None
 
 
-class Say(Struct, tag="say"):
-    """A command that the server carries out for the call, without a reply."""
+class Ready(Struct, tag="ready", omit_defaults=True):
+    """The first message of a worker. `problem` is why it cannot run calls; then the fork server may have sent it.
 
-    what: str
-    body: Raw
+    `has_threads` is whether the fork server cannot fork, because importing the target has started threads.
+    """
+
+    pid: int = 0
+    problem: str = ""
+    has_threads: bool = False
 
 
 class Ask(Struct, tag="ask", omit_defaults=True):
-    """A command that the server carries out and replies to. `kept` is `ctx.state`, or None if it was not used."""
+    """A command that the server carries out for the call. It replies to it if the number is not 0.
 
-    number: int
+    `kept` is `ctx.state`, or None if it was not used.
+    """
+
     what: str
     body: Raw
+    number: int = 0
     kept: dict[str, Any] | None = None
 
 
@@ -110,7 +123,7 @@ class Done(Struct, tag="done", omit_defaults=True):
 
 
 ToWorker: TypeAlias = Run | Reply
-FromWorker: TypeAlias = Say | Ask | Done
+FromWorker: TypeAlias = Ready | Ask | Done
 
 read_to_worker = Decoder(ToWorker).decode
 read_from_worker = Decoder(FromWorker).decode

@@ -123,16 +123,25 @@ async def test_more_calls_wait_in_order_and_many_more_are_refused(
 async def test_a_place_is_passed_on_by_calls_that_are_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also by one that got it at that moment, and by one that still stands in the line."""
     one = pool.Pool(Source("nothing:loads", {}), "fork")
-    monkeypatch.setattr(one, "_busy", one._most)
-    monkeypatch.setattr(one, "_take", lambda calls: "a worker")
-    calls = [asyncio.create_task(one.acquire(0)) for _ in range(3)]
+    monkeypatch.setattr(one, "_start", lambda: asyncio.sleep(3600))
+
+    async def use() -> None:
+        async with one.worker(0):
+            pass
+
+    running = [asyncio.create_task(use()) for _ in range(one._most)]
+    calls = [asyncio.create_task(use()) for _ in range(3)]
     await turns()
+    running.pop().cancel()
+    await turns(1)
     calls[0].cancel()
-    one._leave_place()
     calls[1].cancel()
-    done = await asyncio.gather(*calls, return_exceptions=True)
-    assert [type(each) for each in done] == [asyncio.CancelledError, asyncio.CancelledError, str]
-    assert (one._busy, len(one._waiting)) == (one._most, 0)
+    await turns()
+    assert [each.done() for each in calls] == [True, True, False]
+    for each in (*running, calls[2]):
+        each.cancel()
+    await turns()
+    assert (one._users, one._waiting, one._places._value) == (0, 0, one._most)
 
 
 # -- ending --------------------------------------------------------------------------------------
@@ -277,12 +286,13 @@ async def test_a_thousand_cancelled_calls_leave_nothing(processes: Server) -> No
             request, _ = await begin(wire, tool)
             wire.cancel(request)
         (one,) = pools()
-        await until(lambda: one._ending == 0)
+        await until(lambda: not one._ending and not one._users)
         await wire.text("pid")
-        assert (one._ending, one._busy, len(one._waiting)) == (0, 0, 0)
+        assert (one._users, one._waiting, one._places._value) == (0, 0, one._most)
         assert len(os.listdir("/proc/self/fd")) == before
-        assert one._process is not None
-        children = Path(f"/proc/{one._process.pid}/task/{one._process.pid}/children").read_text().split()
+        assert one.fork_server is not None
+        pid = one.fork_server.process.pid
+        children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
         assert len(children) == len(one._workers) == 1
 
 

@@ -273,7 +273,7 @@ async def test_a_cancelled_task_ends_its_process(processes: Server, tmp_path: Pa
 async def test_a_task_that_is_handed_over(processes: Server) -> None:
     async with wire_to(processes, MODERN, capabilities=TASKS) as wire:
         task = (await wire.call("hand_over"))["taskId"]
-        await until(lambda: pools() and not pools()[0]._busy)  # the function has ended
+        await until(lambda: pools() and not pools()[0]._users)  # the function has ended
         await processes.tasks.finish(task, "by somebody else")
         found = await polled(wire, task, "completed")
         assert found["result"]["content"][0]["text"] == "by somebody else"

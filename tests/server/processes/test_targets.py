@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Callable
@@ -20,6 +21,7 @@ from support.wires import ProcessWire, process_wire
 
 from mcpd import Client, Server
 from mcpd.cli.target import load
+from mcpd.server.processes import starting
 from mcpd.server.settings import Options
 
 pytestmark = [
@@ -89,23 +91,123 @@ async def test_a_folder(child: Child, tmp_path: Path) -> None:
 
 
 async def test_a_target_that_starts_threads(tmp_path: Path) -> None:
-    """It is not forked: each worker imports it anew, and is started by what only starts workers."""
+    """It is not forked: each worker is a new interpreter that imports it, unless its author insists."""
     path = tmp_path / "threaded.py"
-    path.write_text(THREADED)
+    forked = "\n@server.tool(process=True, process_start='fork')\ndef forked() -> str:\n    return where()\n"
+    path.write_text(THREADED + forked)
     server = load(str(path))
     assert server is not None
     async with wire_to(server) as wire:
         name, pid, parent = (await wire.text("where")).split()
-        assert name == "threaded"
+        assert (name, parent) == ("threaded", str(os.getpid()))
+        assert len(os.listdir(f"/proc/{pid}/task")) == 3  # the target's, and the one that reads
+        assert (await wire.text("where")).split()[1] == pid
+        name, pid, parent = (await wire.text("forked")).split()
+        assert parent != str(os.getpid())
         assert len(os.listdir(f"/proc/{pid}/task")) == 2
-        assert len(os.listdir(f"/proc/{parent}/task")) == 1
 
 
-async def test_a_spawned_process(processes: Server) -> None:
-    async with wire_to(processes) as wire:
+# -- without fork --------------------------------------------------------------------------------
+
+
+async def test_a_new_interpreter(processes: Server, tmp_path: Path) -> None:
+    """It is used again, talks to the client, and is ended like a forked one (PROC-01 to PROC-04, PROC-07, PROC-12)."""
+    mark = tmp_path / "mark"
+    async with wire_to(processes, "2025-11-25", capabilities={"roots": {}}) as wire:
         pid = int(await wire.text("spawned_pid"))
         assert await wire.text("spawned_pid") == str(pid)
-        assert b'is_worker":true' in Path(f"/proc/{pid}/cmdline").read_bytes()
+        assert b'"start":"spawn"' in Path(f"/proc/{pid}/cmdline").read_bytes()
+        assert parent_of(pid) == os.getpid()
+        found = (await wire.call("spawned_descriptors"))["structuredContent"]
+        assert found.pop("0") == os.devnull
+        assert len([name for name in found.values() if name.startswith("socket:")]) == 1
+
+        for tool in ("spawned_list_roots", "spawned_list_roots_later"):
+            request = wire.ask("tools/call", {"name": tool, "arguments": {}})
+            question = await wire.receive()
+            wire.send({"jsonrpc": "2.0", "id": question["id"], "result": {"roots": [{"uri": "file:///books"}]}})
+            assert (await wire.answer(request))["result"]["content"][0]["text"] == "1"
+        for tool in ("spin", "sleep_in_c", "sleep_later"):
+            request, pid = await begin(wire, f"spawned_{tool}", mark=str(mark))
+            wire.cancel(request)
+            await until(lambda pid=pid: not is_alive(pid))
+            assert mark.read_text() == tool
+        request, child = await begin(wire, "spawned_parents")
+        wire.cancel(request)
+        await until(lambda: not is_alive(child))
+        result = await wire.call("spawned_crash", how="SIGSEGV")
+        assert result["content"][0]["text"] == "The tool spawned_crash crashed (signal 11)"
+        result = await wire.call("spawned_too_long")
+        assert result["content"][0]["text"] == "The tool spawned_too_long took longer than 0.2 s"
+        assert await wire.text("spawned_pid")
+
+
+async def test_a_stranger_on_the_port_of_a_new_interpreter(processes: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without the secret it gets nothing, and holds nothing up for long."""
+    strangers = []
+    create_server = socket.create_server
+
+    def listen(address: Any) -> socket.socket:
+        listener = create_server(address)
+        strangers.extend(socket.create_connection(listener.getsockname()) for _ in range(3))
+        strangers[0].sendall(b"x" * starting.SECRET_BYTES)
+        strangers[1].close()
+        return listener
+
+    monkeypatch.setattr(starting.socket, "create_server", listen)
+    monkeypatch.setattr(starting, "_SECRET_SECONDS", 0.2)
+    async with wire_to(processes) as wire:
+        assert await wire.text("spawned_pid")
+        assert [each.recv(1) for each in (strangers[0], strangers[2])] == [b"", b""]
+    for each in strangers:
+        each.close()
+
+
+async def test_a_new_interpreter_that_does_not_start(
+    processes: Server, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    command = [sys.executable, "-c", "raise SystemExit(7)"]
+    monkeypatch.setattr(starting.Setup, "command", lambda setup: command)
+    async with wire_to(processes) as wire:
+        for tool, why in (("spawned_pid", "no process can be started"), ("pid", "ended while it started")):
+            result = await wire.call(tool)
+            assert result["isError"] is True
+            assert why in result["content"][0]["text"]
+        monkeypatch.undo()
+        assert await wire.text("spawned_pid")
+        assert await wire.text("pid")
+
+
+async def test_a_system_without_forks_groups_and_most_signals(child: Child, tmp_path: Path) -> None:
+    """As Windows has none of these; the rest of Windows is not tested here."""
+    (tmp_path / "sitecustomize.py").write_text(
+        "import os, select, signal, socket, sys\n"
+        "for module, names in (\n"
+        "    (os, 'fork forkpty killpg setpgid getpgid setsid register_at_fork pidfd_open posix_spawn waitid'),\n"
+        "    (signal, 'SIGKILL SIGCHLD pthread_sigmask pthread_kill'),\n"
+        "    (socket, 'send_fds recv_fds'),\n"
+        "    (select, 'poll'),\n"
+        "):\n"
+        "    for name in names.split():\n"
+        "        delattr(module, name)\n"
+    )
+    (tmp_path / "place.py").write_text(
+        SERVER.replace("process=True", "process=True, process_start='spawn'")
+        + "\n@server.tool(process=True, process_start='spawn', timeout=0.2)\nasync def waits() -> None:\n"
+        "    import asyncio\n    await asyncio.sleep(3600)\n"
+        "\nif __name__ == '__main__':\n    server.run(stdio=True)\n"
+    )
+    path = os.pathsep.join([str(tmp_path), child.env["PYTHONPATH"]])
+    async with Client(["env", f"PYTHONPATH={path}", child.python, str(tmp_path / "place.py")]) as client:
+        first, again = [await client.call("where", returns=str) for _ in range(2)]
+        assert first == again
+        assert first.startswith("__mcpd_worker__ ")
+        result = await client.call_tool("waits")
+        assert result.content[0].text == "The tool waits took longer than 0.2 s"  # type: ignore[union-attr]
+    await until(lambda: not is_alive(int(first.split()[1])))
+
+
+# -- loading -------------------------------------------------------------------------------------
 
 
 async def test_a_target_that_cannot_be_imported_again(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -164,7 +266,7 @@ async def test_what_a_worker_prints(child: Child) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
-@pytest.mark.parametrize("tool", ["spin", "hold", "parents"])
+@pytest.mark.parametrize("tool", ["spin", "hold", "parents", "spawned_spin", "spawned_hold"])
 async def test_the_end_of_the_server(child: Child, number: signal.Signals, tool: str, tmp_path: Path) -> None:
     """PROC-13: its processes end too, whatever they do. PROC-03: `finally` blocks run then, too."""
     mark = tmp_path / "mark"
@@ -176,17 +278,19 @@ async def test_the_end_of_the_server(child: Child, number: signal.Signals, tool:
     process.stderr.feed_eof()
     wire = ProcessWire(process)
     await wire.open("2025-11-25")
-    idle = int(await wire.text("pid"))
+    start = tool.rpartition("_")[0]
+    idle = int(await wire.text(f"{start}_pid" if start else "pid"))
     _, pid = await begin(wire, tool, **({} if tool == "parents" else {"mark": str(mark)}))
-    nursery = parent_of(idle)
+    fork_server = parent_of(idle)
     process.send_signal(number)
     await process.wait()
-    await until(lambda: not any(map(is_alive, (idle, pid, nursery))))
-    assert mark.exists() == (tool == "spin")
+    await until(lambda: not any(map(is_alive, (idle, pid, fork_server))))
+    # The system kills new interpreters with the server: nobody else could, if C code holds them.
+    assert mark.exists() == (tool == "spin" or (tool, number) == ("spawned_spin", signal.SIGTERM))
     await wire.close()
 
 
-async def test_the_end_of_the_nursery(processes: Server) -> None:
+async def test_the_end_of_the_fork_server(processes: Server) -> None:
     """Whoever kills it has its calls fail; the next call starts another one."""
     async with wire_to(processes) as wire:
         request, pid = await begin(wire, "spin")
@@ -244,12 +348,12 @@ async def test_a_folder_that_changes(tmp_path: Path) -> None:
     assert server is not None
     watched = made[0](Options(), time_ns())
     async with wire_to(server) as wire:
-        word, nursery = (await wire.text("value")).split()
+        word, fork_server = (await wire.text("value")).split()
         assert word == "old"
         path.write_text(text.format("newer"))
         await asyncio.to_thread(watched.refresh, {str(path)})
         assert (await wire.text("value")).split()[0] == "newer"
-        await until(lambda: not is_alive(int(nursery)))
+        await until(lambda: not is_alive(int(fork_server)))
 
 
 @pytest.mark.parametrize("tool", ["pool", "terminated"])
