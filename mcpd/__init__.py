@@ -133,6 +133,7 @@ if TYPE_CHECKING:
         text as text,
     )
     from mcpd.server.registry.rules import CatalogEntry as CatalogEntry
+    from mcpd.server.settings import Attach as Attach
     from mcpd.sources.functions import tool as tool
     from mcpd.sources.skills import add_skills as add_skills
     from mcpd.transports.authentication import (
@@ -186,6 +187,7 @@ _NAMES = {
     "mcpd.server.registry.caching": ("CacheHint",),
     "mcpd.server.registry.content": ("audio", "embedded", "image", "link", "text"),
     "mcpd.server.registry.rules": ("CatalogEntry",),
+    "mcpd.server.settings": ("Attach",),
     "mcpd.sources.functions": ("tool",),
     "mcpd.sources.skills": ("add_skills",),
     "mcpd.transports.authentication": ("Authenticator", "Refusal"),

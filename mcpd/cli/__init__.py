@@ -2,7 +2,7 @@
 
 `group` dispatches to `commands/`, one module per subject. `launch` serves the server that `target` loads. Client
 commands share `talk/`. `install/`, `doctor/`, `bundle/`, `trace/` and `workers/` do the work of the commands of the
-same names. Start reading in `group`; for `mcpd serve`, in `launch`.
+same names; `attach/` lets many hosts share one daemon. Start reading in `group`; for `mcpd serve`, in `launch`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,10 @@ from __future__ import annotations
 import gc
 import os
 import sys
-from collections.abc import Sequence
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence  # takes a millisecond, which an attached client does not need
 
 __all__ = ["main"]
 
@@ -19,6 +22,11 @@ def main(argv: Sequence[str] | None = None) -> None:
     """Run `mcpd` and exit. Exit codes: 0 done, 1 failed, 2 wrong use, 130 Ctrl-C; some commands have more."""
     # Loading modules leaves no garbage worth collecting; `launch` enables the collector before it serves.
     gc.disable()
+    if argv is None and ("--attach" in sys.argv or "MCPD_ATTACH" in os.environ):
+        from .attach import shim
+
+        if shim.is_wanted(sys.argv[1:], os.environ):
+            shim.attach()
     try:
         code = _run(sys.argv[1:] if argv is None else argv)
     finally:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from mcpd.server import Server
     from mcpd.server.extensions.serving import ServeOption
     from mcpd.sources.lookup import ServerFolder
+    from mcpd.sources.watch import Watched
     from mcpd.transports.authentication import Protection
     from .target import Found, Watcher
 
@@ -118,6 +119,7 @@ def launch(options: Options) -> int:
     began = time_ns()
     found = _targets(options)
     left_out = prepare_scripts(found)
+    is_daemon = _is_daemon(options)
     target, from_file = found[0], frozenset[str]()
     place = None if options.more_targets else target.place
     if place is not None and target.configuration is not None:
@@ -126,7 +128,7 @@ def launch(options: Options) -> int:
             from .listening import settings_of_table
 
             options.auth_table = settings_of_table(target.configuration.auth, place)
-    if not options.stdio and options.ws is None and options.http is None:
+    if not options.stdio and options.ws is None and options.http is None and not is_daemon:
         _choose_transport(options, found, left_out)
     if options.workers is not None:
         from .worker_options import check
@@ -161,6 +163,22 @@ def launch(options: Options) -> int:
         return run_parent(options, read_token(options.token_file), _print)
     _load_and_serve(options, found, left_out, began)
     return 0
+
+
+def _is_daemon(options: Options) -> bool:
+    # Whether this process serves the clients that attach to it, instead of stdin. Raises ConfigurationError.
+    if not options.attach:
+        return False
+    for flag, value in (("--http", options.http), ("--ws", options.ws), ("--workers", options.workers)):
+        if value is not None:
+            raise ConfigurationError(f"--attach serves stdio only: leave out {flag} or --attach")
+    if not options.stdio:
+        raise ConfigurationError("--attach shares the daemon of a server on stdio: add --stdio")
+    from .attach.daemon import is_daemon
+
+    if is_daemon():
+        options.stdio = False
+    return not options.stdio
 
 
 def _targets(options: Options) -> list[Found]:
@@ -208,7 +226,8 @@ def _load_and_serve(options: Options, found: list[Found], left_out: dict[str, st
         raise ConfigurationError("--reload and --no-reload exclude each other: give one of them")
     serving = _Serving(options)
     is_stdio_only = options.stdio and options.http is None and options.ws is None
-    watched: list[Watcher] | None = [] if options.reload or (is_stdio_only and not options.no_reload) else None
+    is_watched = options.reload or (is_stdio_only and not options.no_reload) or options.attach
+    watched: list[Watcher] | None = [] if is_watched else None
     if options.more_targets:
         server: Server | None = _load_all(options, found, left_out, watched)
     else:
@@ -248,7 +267,10 @@ def _load_all(
 def _serve(server: Server, serving: _Serving, options: Options, watched: list[Watcher] | None, began: int) -> None:
     if options.reload and not watched:
         raise ConfigurationError("--reload: the demo server has no files; name a target")
-    if not watched:
+    if options.attach and not options.stdio and not options.reload:
+        serving.loaded = [make(options, began) for make in watched or ()]
+        serving.run(server)
+    elif not watched:
         serving.run(server)
     elif options.reload:
         from mcpd.sources.watch import watching
@@ -283,6 +305,8 @@ class _Serving:
         self.has_served = False
         # Watches the files of the target, in a thread of its own.
         self.watch: Callable[[], None] | None = None
+        # What a daemon has loaded, which is not loaded again.
+        self.loaded: Sequence[Watched] = ()
         self._protection: Protection | None = None
 
     def run(self, server: Server, wanted: object = None) -> None:
@@ -322,6 +346,10 @@ class _Serving:
             take_handed_over(options)
         _read_own_options(server, options)
         _log_calls(server, options)
+        if options.attach and not options.stdio:
+            from .attach.daemon import AttachListener
+
+            options.listeners = (AttachListener(server, options, self.loaded),)
         if options.http is not None:
             from mcpd.server.http.core import HttpSettings
 

@@ -24,6 +24,7 @@ import threading
 import time
 from collections import OrderedDict, deque
 from collections.abc import Callable
+from contextvars import ContextVar
 from functools import partial
 from typing import Any
 
@@ -52,6 +53,10 @@ _BEGINNINGS = (
     ("prompt %s (request %s)", ("prompt", "request")),
     ("%s (id %s)", ("method", "request")),
 )
+
+
+# Writes the lines of one client of a daemon; None writes them to this process's stderr.
+output: ContextVar[Callable[[bytes], object] | None] = ContextVar("output", default=None)
 
 
 class LogHandler(logging.Handler):
@@ -87,14 +92,14 @@ class LogHandler(logging.Handler):
         if self._repeats.passes(record):
             self._put(record)
 
-    def _put(self, record: logging.LogRecord) -> None:
+    def _put(self, record: logging.LogRecord, write: Callable[[bytes], object] | None = None) -> None:
         try:
             line = self.format(record)
         except Exception:
             # The arguments do not fit the message. Python would print three pages about it.
             text = f"a record of {record.name} at {record.pathname}:{record.lineno} cannot be formatted"
             line = self.format(logging.LogRecord("mcpd", logging.ERROR, "", 0, "%s", (text,), None))
-        self._write(f"{line}\n".encode("utf-8", "backslashreplace"))
+        (write or output.get() or self._write)(f"{line}\n".encode("utf-8", "backslashreplace"))
 
     def flush(self) -> None:
         """Write everything; called by `logging` at the end of the process."""
@@ -187,6 +192,7 @@ class _Kind(Struct):
     level: int
     template: str
     since: float
+    write: Callable[[bytes], object] | None
     written: int = 0
     suppressed: int = 0
 
@@ -197,7 +203,7 @@ class _Repeats:
     Records of the author's own loggers always pass. Called with the handler's lock held.
     """
 
-    def __init__(self, write: Callable[[logging.LogRecord], None]) -> None:
+    def __init__(self, write: Callable[[logging.LogRecord, Callable[[bytes], object] | None], None]) -> None:
         self._write = write
         self._kinds: OrderedDict[object, _Kind] = OrderedDict()
         self._next_sweep = 0.0
@@ -213,13 +219,14 @@ class _Repeats:
             self._sweep(now)
         # asyncio uses no templates, so the beginning of its first line is compared.
         template = str(record.msg).partition("\n")[0][:_TEMPLATE_CHARACTERS]
-        key = (record.name, template, _exception_place(record))
+        write = output.get()
+        key = (record.name, template, _exception_place(record), write)
 
         kind = self._kinds.get(key)
         if kind is None:
             if len(self._kinds) >= _MOST_KINDS:
                 self._report(self._kinds.popitem(last=False)[1])
-            self._kinds[key] = kind = _Kind(record.name, record.levelno, template, now)
+            self._kinds[key] = kind = _Kind(record.name, record.levelno, template, now, write)
 
         if kind.written < MOST_ALIKE:
             kind.written += 1
@@ -246,7 +253,7 @@ class _Repeats:
             self._log(kind, f"repeated {times} within {WINDOW:g} s: {kind.template}")
 
     def _log(self, kind: _Kind, text: str) -> None:
-        self._write(logging.LogRecord(kind.name, kind.level, "", 0, "… %s", (text,), None))
+        self._write(logging.LogRecord(kind.name, kind.level, "", 0, "… %s", (text,), None), kind.write)
 
 
 def _exception_place(record: logging.LogRecord) -> object:
@@ -395,7 +402,7 @@ class DescriptorWriter:
 
     def _open(self) -> None:
         self._identity = _identity(self._fd)
-        self._own, self._write = _writer(self._fd)
+        self._own, self._write = open_writer(self._fd)
 
     def _push(self, data: bytes) -> bytes:
         assert self._write is not None
@@ -462,7 +469,8 @@ class DescriptorWriter:
             return b""
 
 
-def _writer(fd: int) -> tuple[int, Callable[[bytes], int] | None]:
+def open_writer(fd: int) -> tuple[int, Callable[[bytes], int] | None]:
+    """A descriptor for the same reader, and a function that writes to it without waiting; None if there is no way."""
     try:
         mode = os.fstat(fd).st_mode
         if stat.S_ISREG(mode):

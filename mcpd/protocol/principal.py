@@ -139,12 +139,23 @@ ANONYMOUS = Principal("")
 """The principal of requests that were not authenticated."""
 
 
+class ClientProcess(Struct, frozen=True):
+    """The process that a host started for one client, where clients share a daemon (`mcpd serve --stdio --attach`)."""
+
+    pid: int
+    cwd: str
+    """Its working folder."""
+    environ: Mapping[str, str]
+    """Those of its variables that `Attach.environ` names."""
+
+
 class Origin(Struct, frozen=True):
     """How a request arrived: its transport, its user, and its headers as received."""
 
     transport: Transport
     user: Principal = ANONYMOUS
     fields: Sequence[tuple[bytes, bytes]] = ()
+    process: ClientProcess | None = None
 
     def headers(self) -> dict[str, str]:
         """Return the headers by lower-case name, without credentials. Repeated headers are joined by commas."""

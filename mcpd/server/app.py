@@ -69,6 +69,7 @@ class Server(ServerCore):
     are notified of connections, calls and frames. `auth` is an object from `mcpd.auth` such as `Jwt(issuer=…)`;
     alternatively `authenticate(headers)` (`def` or `async def`) returns a `Principal` or a `Refusal` within
     `authenticate_timeout` seconds. Servers that share a `change_bus` notify their clients of each other's changes.
+    `attach` says what clients have in common that share a daemon (`mcpd serve --stdio --attach`).
 
     For MCP Apps: `apps` is "auto" (clients that offer them), "always" or "never". `strict_model_list` leaves tools that
     only Views may call out of `tools/list`, although clients with MCP Apps can call them.

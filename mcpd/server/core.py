@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from mcpd.transports.routes import Route
     from .http import HttpApp, HttpSettings
     from .lifespan import Lifespan
+    from .settings import Attach
 
 log = logging.getLogger("mcpd")
 
@@ -76,6 +77,7 @@ class ServerCore:
         authenticate: Authenticator | None = None,
         authenticate_timeout: float = 10.0,
         change_bus: ChangeBus | None = None,
+        attach: Attach | None = None,
         **extension_options: Unpack[BuiltInOptions],
     ) -> None:
         if page_size < 1 or max_in_flight < 1 or not authenticate_timeout > 0:
@@ -84,7 +86,7 @@ class ServerCore:
             name, instructions, icons, version=version, title=title, description=description, website_url=website_url
         )
         self.authenticate = one_authenticator(auth, authenticate)
-        self.authenticate_timeout, self.max_in_flight = authenticate_timeout, max_in_flight
+        self.authenticate_timeout, self.max_in_flight, self.attach = authenticate_timeout, max_in_flight, attach
         self.heartbeat, self._max_frame_bytes = HEARTBEAT, MAX_FRAME_BYTES
         self.catalog = Catalog(self.identity, instructions, page_size)
         self.catalog.shows_errors = show_errors

@@ -72,6 +72,20 @@ _CONTROL = Option(
 )
 
 
+class Attach(Struct, frozen=True, kw_only=True):
+    """What clients must have in common to share a daemon (`mcpd serve --stdio --attach`): `Server(attach=Attach(…))`.
+
+    Program and command line are always the same. By default folder and environment are too, so that a server which
+    reads them serves nobody else's. A server that reads neither lets all hosts share it with
+    `Attach(environ=(), cwd=False)`.
+    """
+
+    environ: tuple[str, ...] | None = None
+    """The names of the variables whose values must be the same; None for all. `ctx.client_process.environ` has them."""
+    cwd: bool = True
+    """Whether the working folder must be the same. `ctx.client_process.cwd` is the client's own."""
+
+
 class Settings(Struct, kw_only=True):
     """How to serve: what `Server.run` and `serving.serve` accept. Times are in seconds, sizes in bytes."""
 
@@ -369,6 +383,18 @@ class Options(Settings, kw_only=True):
             "Let the target import other MCP libraries as they are installed, not the replacements of mcpd.",
         ),
     ] = False
+    attach: Annotated[
+        bool,
+        Option(
+            "--attach",
+            "Transports",
+            "Serve stdio from one daemon for all hosts that start the same server; it is started if it is missing.",
+        ),
+    ] = False
+    linger: Annotated[
+        float,
+        Option("--linger", "Transports", "End the daemon this long after its last client has left.", "SECONDS"),
+    ] = 300.0
     reload: Annotated[
         bool,
         Option(

@@ -8,12 +8,18 @@ from __future__ import annotations
 
 import base64
 import json
+import os
+import signal
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
+from conftest import Child
+from support.official_clients import runner
 
 import mcpd
+from mcpd.server.observe.control import _runs
 
 pytestmark = pytest.mark.slow
 
@@ -195,3 +201,23 @@ def test_apps_are_for_clients_that_offer_them(run: Any, tapped: Callable[..., An
     for trace in ("ui://", "io.modelcontextprotocol/ui", "mcp-app", '"ui"', "mcpd/data", "mcpd/channels"):
         assert trace not in told, f"a client without Apps is told of {trace}"
     server.conversations()
+
+
+def test_official_clients_share_a_daemon(child: Child, tmp_path: Path) -> None:
+    """ATT-17: Python and TypeScript, each in its versions, one after the other."""
+    runtime = tmp_path / "run"
+    runtime.mkdir(mode=0o700)
+    run = runner({**child.env, "XDG_RUNTIME_DIR": str(runtime)})
+    try:
+        for client, era, protocol in OVER_STDIO:
+            # Clients pass few variables on, and not the one that names the folder.
+            command = ["env", f"XDG_RUNTIME_DIR={runtime}", *child.mcpd("serve", "--stdio", "--attach")]
+            report: dict[str, Any] = run(client, {"command": command}, era=era, steps=list(STEPS.values()))
+            check(report, protocol)
+        found = [int(path.stem.removeprefix("control-")) for path in (runtime / "mcpd").glob("control-*.sock")]
+        assert found, "no daemon was started"
+    finally:
+        for path in (runtime / "mcpd").glob("control-*.sock"):
+            pid = int(path.stem.removeprefix("control-"))
+            if _runs(pid):
+                os.kill(pid, signal.SIGTERM)

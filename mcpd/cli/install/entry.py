@@ -142,7 +142,10 @@ def _plain(word: str, short: Callable[[str], str]) -> str:
 Transport: TypeAlias = Literal["stdio", "http", "ws"]
 
 # Options that set variables of the server: the variables, and the help text.
-SWITCHES = {"--no-apps": ({"MCP_APPS_ENABLED": "false"}, "Let the server offer no pages (MCP_APPS_ENABLED=false).")}
+SWITCHES = {
+    "--attach": ({"MCPD_ATTACH": "1"}, "Let all hosts and chats share one daemon (MCPD_ATTACH=1)."),
+    "--no-apps": ({"MCP_APPS_ENABLED": "false"}, "Let the server offer no pages (MCP_APPS_ENABLED=false)."),
+}
 
 _IS_EMPTY = ("server", "main", "app", "mcp", "index", "src", "dist", "build", "run", "start", "cli")
 _MAX_NAME = 40

@@ -17,7 +17,7 @@ from msgspec.json import Decoder
 from mcpd.errors import AccessDenied, ConfigurationError, ToolError
 from mcpd.protocol.envelope import ClientIdentity
 from mcpd.protocol.jsonrpc import MALFORMED, Id
-from mcpd.protocol.principal import Principal, Transport
+from mcpd.protocol.principal import ClientProcess, Principal, Transport
 from mcpd.protocol.types.base import (
     LOG_LEVELS,
     ClientCapabilities,
@@ -146,6 +146,11 @@ class RequestInfo:
     def transport(self) -> Transport:
         """The request's transport: `stdio`, `websocket`, `http` or `memory`."""
         return self._exchange.origin.transport
+
+    @property
+    def client_process(self) -> ClientProcess | None:
+        """The process that the host started, if this server is a daemon that clients share; None otherwise."""
+        return self._exchange.origin.process
 
     @property
     def headers(self) -> dict[str, str]:

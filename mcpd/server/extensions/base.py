@@ -253,6 +253,11 @@ class Extension:
         """The work that goes on without a call, and has to end when serving does; None without any."""
         return None
 
+    @property
+    def is_busy(self) -> bool:
+        """Whether such work goes on now; a daemon without clients waits for its end."""
+        return False
+
     async def aclose(self) -> None:
         """Serving has ended. Safe to call twice."""
 

@@ -216,6 +216,11 @@ class TasksExtension(Extension):
         """The running tasks."""
         return self._tasks
 
+    @property
+    def is_busy(self) -> bool:
+        """Whether tasks are running."""
+        return self._tasks is not None and bool(self._tasks.runs)
+
     async def aclose(self) -> None:
         """Close the store."""
         if self._tasks is not None:
