@@ -11,9 +11,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from inspect import iscoroutinefunction
-from typing import Any, cast
+from typing import Any, TypeAlias, cast
 
 from msgspec import Raw
 
@@ -31,6 +31,7 @@ from mcpd.errors import (
     SessionLost,
 )
 from mcpd.protocol.channel import Channel, HeadedChannel, Heading
+from mcpd.protocol.envelope import Envelope
 from mcpd.protocol.jsonrpc import Id
 from mcpd.protocol.printable import printable
 from .callbacks import Callbacks, NotificationQueue, UrlElicitations, answer_request, detached
@@ -52,6 +53,10 @@ from .session import (
 )
 
 log = logging.getLogger("mcpd.client")
+
+OnRequest: TypeAlias = Callable[[ServerRequest, ClientRequest | None], Awaitable[Any]]
+"""Returns the result of a request of the server, or raises ProtocolError. The second argument is the request of this
+client whose own stream brought the server's request; None if the stream is shared."""
 
 _DEFAULT_LIMITS = ClientLimits()
 _NEVER = math.inf
@@ -75,6 +80,8 @@ class ClientConnection:
         """Called for each notification: whether the program receives it."""
         self.on_notification: Callable[[str, Raw], None] | None = None
         """Called for each notification as soon as it arrives."""
+        self.on_request: OnRequest | None = None
+        """Answers requests of the server instead of the callbacks."""
         self.on_lost: Callable[[McpdError], None] | None = None
         """Called once with the reason when the connection has ended."""
         self.on_unread: Callable[[Raw], None] | None = None
@@ -270,15 +277,25 @@ class ClientConnection:
         if asked.method == "elicitation/create":
             self._url_elicitations.asked(asked.params)
 
-        task = self._answering[asked] = self._start(self._answer(asked))
+        # Now, because the callback runs in another task.
+        carried = None if self.on_request is None else self.carried_request()
+        task = self._answering[asked] = self._start(self._answer(asked, carried))
         # Not at the end of the coroutine, which is not reached if the task is cancelled before its first step.
         task.add_done_callback(lambda _: self._answered(asked))
         self._restart_clocks()
 
-    async def _answer(self, asked: ServerRequest) -> None:
+    def carried_request(self) -> ClientRequest | None:
+        """Return the request whose own stream brings the message that is processed now; None for a shared stream."""
+        task = asyncio.current_task()
+        return next((one for one in self.session.pending if one.carrier is not None and one.carrier is task), None)
+
+    async def _answer(self, asked: ServerRequest, carried: ClientRequest | None) -> None:
         session = self.session
         try:
-            result = await answer_request(self._callbacks, asked.method, asked.params, session.faults)
+            if self.on_request is not None:
+                result = await self.on_request(asked, carried)
+            else:
+                result = await answer_request(self._callbacks, asked.method, asked.params, session.faults)
             version = session.version
             session.answer(asked, result if version is None else version.shape(result))
         except ProtocolError as error:
@@ -330,13 +347,15 @@ class ClientConnection:
         """
         return await self.answer(self.begin(method, params, on_progress), timeout)
 
-    def begin(self, method: str, params: Any, on_progress: OnProgress | None) -> ClientRequest:
+    def begin(
+        self, method: str, params: Any, on_progress: OnProgress | None, envelope: Envelope | None = None
+    ) -> ClientRequest:
         """Queue a request, for `answer`. Raises LocalProtocolError and ConfigurationError like `request`."""
         if on_progress is None:
-            return self.session.request(method, params)
+            return self.session.request(method, params, envelope=envelope)
         if iscoroutinefunction(on_progress):
             raise ConfigurationError("on_progress must be a plain function, which may start a task")
-        request = self.session.request(method, params, wants_progress=True)
+        request = self.session.request(method, params, wants_progress=True, envelope=envelope)
         request.on_progress = on_progress
         return request
 

@@ -265,10 +265,12 @@ class ClientSession:
 
     # ---------------------------------------------------------------------------------------- requests
 
-    def request(self, method: str, params: Any = None, *, wants_progress: bool = False) -> ClientRequest:
+    def request(
+        self, method: str, params: Any = None, *, wants_progress: bool = False, envelope: Envelope | None = None
+    ) -> ClientRequest:
         """Send a request. `params` is a struct, a mapping or raw JSON.
 
-        Methods that are unknown to all versions are allowed if the client has extensions. Raises LocalProtocolError for
+        In modern versions, `envelope` describes another client than this one, for whom the request is sent. Methods that are unknown to all versions are allowed if the client has extensions. Raises LocalProtocolError for
         a method that the negotiated version lacks.
         """
         version = self.version
@@ -278,7 +280,8 @@ class ClientSession:
             if not is_ours or table.is_known_method(method):
                 raise LocalProtocolError(f"{method} does not exist in protocol version {version.name}")
 
-        members, envelope = as_members(version, params), self.envelope
+        members = as_members(version, params)
+        envelope = None if self.envelope is None else envelope or self.envelope
         if envelope is not None:
             members = envelope.wrap(members)
         return self._send_request(method, members, envelope, wants_progress)

@@ -68,22 +68,22 @@ class ObjectResult(Result):
     members: dict[str, Any] = {}
 
 
-class RawResult(Result):
-    """The result of another server, which is sent as it is."""
-
-    raw: Raw
-
-    @property
-    def is_error(self) -> bool:
-        """Whether it is the result of a tool that reports an error."""
-        return b'"isError":true' in bytes(self.raw).replace(b" ", b"")
-
-
 class CacheableResult(Result, kw_only=True):
     """A result with a caching hint: fresh for `ttl_ms` milliseconds, for this caller or for all."""
 
     ttl_ms: int | UnsetType = UNSET
     cache_scope: Literal["public", "private"] | UnsetType = UNSET
+
+
+class RawResult(CacheableResult, kw_only=True):
+    """A result of another server, which has the shape of its version already and is sent as it is.
+
+    The other fields are copies of members that wrappers of handlers read. Only a `cache_scope` that they make private
+    changes what is sent.
+    """
+
+    raw: Raw
+    is_error: bool = False
 
 
 class Icon(Wire, kw_only=True):

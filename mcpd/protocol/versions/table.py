@@ -257,7 +257,7 @@ class Version:
         if cls is ObjectResult:
             return self._shape_object(result, identity)  # type: ignore[arg-type]
         if cls is RawResult:
-            return result.raw  # type: ignore[attr-defined,no-any-return]
+            return _sent(result)  # type: ignore[arg-type]
         if cls not in _KEPT:
             return self._finish(result, identity)
 
@@ -369,7 +369,15 @@ def _merge(meta: dict[str, Any] | Raw, identity: Raw) -> dict[str, Any] | Raw:
     return {**_decode_meta(identity), **meta}
 
 
+def _sent(result: RawResult) -> Raw:
+    raw = result.raw
+    if result.cache_scope != "private" or b'"public"' not in bytes(raw):
+        return raw
+    return Raw(encode({**_decode_members(raw), "cacheScope": "private"}))
+
+
 _decode_meta = Decoder(dict[str, Any]).decode
+_decode_members = Decoder(dict[str, Raw]).decode
 
 
 def _revision(name: str) -> Revision:

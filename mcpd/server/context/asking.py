@@ -42,6 +42,20 @@ def asking_for(call: Call, peer: Peer) -> Asking:
     return _Rounds(call, peer) if call.version.is_modern else _Requests(call, peer)
 
 
+def binding_of(call: Call) -> bytes:
+    """Return what a state of this call belongs to: its caller, its method and the relevant parameters."""
+    params = call.params
+    arguments = getattr(params, "arguments", None)
+    if isinstance(arguments, Raw):
+        try:
+            arguments = None if arguments is NO_JSON else _decode_any(arguments)
+        except MALFORMED as error:
+            # For example 1e999: valid JSON, but not a number that Python can hold.
+            raise InvalidParams(f"arguments: {explain(error)}") from None
+    subject = subject_of(params) or None
+    return _encode_sorted([call.session.opening.principal, call.method, subject, arguments or None])
+
+
 class Asking(ABC):
     """The questions of one request, and their answers."""
 
@@ -170,7 +184,7 @@ class _Rounds(Asking):
 
         state = getattr(params, "request_state", None)
         if state is not None:
-            opened = peer.state_codec.open(self._binding(), state)
+            opened = peer.state_codec.open(binding_of(call), state)
             self._answers.update(opened.answers)
             self.kept.update(opened.kept)
 
@@ -180,19 +194,6 @@ class _Rounds(Asking):
                 self._answers.update(_decode_answers(raw))
             except MALFORMED as error:
                 raise InvalidParams(f"inputResponses: {explain(error)}") from None
-
-    def _binding(self) -> bytes:
-        # Return what a state belongs to: the caller, the method and the relevant parameters.
-        params = self._call.params
-        arguments = getattr(params, "arguments", None)
-        if isinstance(arguments, Raw):
-            try:
-                arguments = None if arguments is NO_JSON else _decode_any(arguments)
-            except MALFORMED as error:
-                # For example 1e999: valid JSON, but not a number that Python can hold.
-                raise InvalidParams(f"arguments: {explain(error)}") from None
-        subject = subject_of(params) or None
-        return _encode_sorted([self._call.session.opening.principal, self._call.method, subject, arguments or None])
 
     async def put(self, questions: dict[str, Question], timeout: float | None) -> dict[str, Any]:
         unanswered = {key: question for key, question in questions.items() if key not in self._answers}
@@ -228,7 +229,7 @@ class _Rounds(Asking):
             for key, question in questions.items()
         }
         try:
-            state = self._peer.state_codec.seal(self._binding(), self._answers, self.kept)
+            state = self._peer.state_codec.seal(binding_of(self._call), self._answers, self.kept)
         except (TypeError, ValueError, RecursionError, OverflowError):
             raise self._state_error() from None
         return InputRequiredResult(result_type="input_required", input_requests=requests, request_state=state)

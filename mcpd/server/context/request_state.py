@@ -42,6 +42,15 @@ class RequestStateCodec:
         body = _encode(RequestState(time.time() + self.lifetime, answers, kept))
         return b2a_base64(_mac(self._keys[0], binding, body) + body, newline=False).decode()
 
+    def tag(self, content: bytes) -> str:
+        """Return 16 characters that prove that a server with these keys has seen `content`."""
+        return hmac.digest(self._keys[0], b"tag\0" + content, "sha256").hex()[:16]
+
+    def is_tag(self, tag: str, content: bytes) -> bool:
+        """Return whether a server with one of these keys has made the tag of `content`."""
+        made = (hmac.digest(key, b"tag\0" + content, "sha256").hex()[:16] for key in self._keys)
+        return any([hmac.compare_digest(tag.encode(), one.encode()) for one in made])
+
     def open(self, binding: bytes, sealed: str) -> RequestState:
         """Return a sealed state. Raises InvalidParams if it was changed, has expired, or belongs to another request."""
         try:

@@ -12,13 +12,15 @@ from collections.abc import Awaitable, Callable, Collection, Coroutine
 from inspect import iscoroutinefunction
 from typing import Any, ClassVar, Protocol, TypeAlias, TypeVar
 
-from msgspec import Raw, structs
+from msgspec import Raw, ValidationError, structs
+from msgspec.json import decode
 
 from mcpd.errors import RegistrationError, ToolError
 from mcpd.protocol.budget import client_of
 from mcpd.protocol.jsonrpc import read_object
 from mcpd.protocol.methods import METHODS
-from mcpd.protocol.types.base import NO_JSON, Result
+from mcpd.protocol.types.base import NO_JSON, RawResult, Result
+from mcpd.protocol.types.features import CallToolResult, GetPromptResult
 from mcpd.server.context.context import Context
 from mcpd.server.context.exchange import OPEN_TO_MANY, Exchange, Handler, finished
 from mcpd.server.registry.catalog import Catalog
@@ -185,11 +187,25 @@ def _layer(function: Middleware, name: str, method: str, handler: Handler) -> Ha
 def _innermost(method: str, handler: Handler) -> _Enter:
     async def enter(request: MiddlewareRequest) -> Result:
         result: Result = await finished(handler(request._exchange, request.params))
+        if result.__class__ is RawResult:
+            result = _typed(method, result)  # type: ignore[arg-type]
         if method == _READ:
             request._exchange.own_result = result
         return result
 
     return enter
+
+
+def _typed(method: str, result: RawResult) -> Result:
+    # Middleware reads and changes structs. Other results, and those that ask for input, have none.
+    known: type[Result] | None = _RESULTS.get(method)
+    try:
+        return result if known is None else decode(result.raw, type=known)
+    except ValidationError:
+        return result
+
+
+_RESULTS: dict[str, type[Result]] = {"tools/call": CallToolResult, "prompts/get": GetPromptResult}
 
 
 def _never_public(enter: _Enter) -> _Enter:

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from mcpd.errors import RegistrationError
 from mcpd.protocol.methods import METHODS
-from mcpd.protocol.types.base import CacheableResult
+from mcpd.protocol.types.base import CacheableResult, RawResult
 from mcpd.protocol.types.features import ReadResourceResult
 from mcpd.server.context.exchange import Exchange, Handler
 from .catalog import Catalog
@@ -121,7 +121,7 @@ def _hinted(catalog: Catalog, hint: CacheHint | None, handler: Handler) -> Handl
 def _is_for_all(catalog: Catalog, exchange: Exchange, result: CacheableResult) -> bool:
     if catalog.rules is not None or catalog.conditions:
         return False
-    if isinstance(result, ReadResourceResult):
+    if isinstance(result, (ReadResourceResult, RawResult)):
         own = exchange.own_result
         return own is None or own is result  # set by its author, and unchanged by middleware
     return any(

@@ -1,89 +1,510 @@
-"""Passes one request on to a mounted server, and its result back."""
+"""Requests of clients, passed on to a mounted server and answered by it: `forward`.
+
+Both sides may be of either era, so there are four ways for a question of the mounted server to reach its client:
+
+    client    mounted server   way
+    modern    modern           its result asks; its state is sealed into ours, and the client's retry brings it back
+    legacy    modern           its result asks; each question becomes a request to the client, in the same call
+    legacy    legacy           its request becomes a request to the client
+    modern    legacy           its request waits while the client is asked by a result: see `parking`
+
+Stamped anew in `_meta`: version, client, progress token and log level. Everything else passes in both directions.
+Spec: 2026-07-28 basic/patterns/mrtr, basic/index; 2025-11-25 client/*, basic/utilities/*.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import logging
+import math
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
-from msgspec import Raw
+from msgspec import UNSET, Raw, Struct, ValidationError
 from msgspec.json import Decoder
-from msgspec.structs import asdict
+from msgspec.structs import replace
 
-from mcpd.errors import ProtocolError, RemoteError
-from mcpd.protocol.jsonrpc import MALFORMED
-from mcpd.protocol.types.base import CacheableResult, ProgressParams, RawResult, Result
-from mcpd.protocol.types.features import CallToolResult, GetPromptResult, ReadResourceResult
+from mcpd.client.callbacks import MAX_ROUNDS, read_input_required
+from mcpd.errors import (
+    InternalError,
+    InvalidParams,
+    LocalProtocolError,
+    McpdError,
+    MethodNotFound,
+    MissingCapability,
+    ProtocolError,
+    RemoteError,
+    RequestTimeout,
+    ToolError,
+)
+from mcpd.protocol.envelope import NAMES, Envelope
+from mcpd.protocol.jsonrpc import MALFORMED, encode
+from mcpd.protocol.methods import SUBJECTS
+from mcpd.protocol.printable import printable
+from mcpd.protocol.types.base import LOG_LEVELS, NO_JSON, ProgressParams, Result
+from mcpd.protocol.types.tasks import TASKS
+from mcpd.protocol.versions import table
+from mcpd.server.context.asking import binding_of
+from mcpd.server.context.questions import is_offered
+from mcpd.server.registry.tools import failed
+from .shapes import UpstreamError, must_visit, needs_of, read_members, shaped_error, shaped_question, shaped_result
+from .upstream import Connection, Unavailable
 
 if TYPE_CHECKING:
-    from mcpd.client.session import OnProgress
+    from collections.abc import Coroutine
+
+    from mcpd.client.connection import ClientConnection
+    from mcpd.client.session import ClientRequest, OnProgress, ServerRequest
+    from mcpd.protocol.session import Call
     from mcpd.server.context.exchange import Exchange
-    from .upstream import Connection
+    from mcpd.server.context.peer import Peer
+    from .parking import Parking
+
+log = logging.getLogger("mcpd.mounts")
+
+HOPS = "mcpd/hops"
+"""The member of `_meta` that counts the mounts that a request has passed."""
+
+_MOST_HOPS = 8
+_MOST_ENVELOPES = 64
+
+# The members of a request's `_meta` that each connection sets itself.
+_STAMPED = frozenset((*NAMES.values(), HOPS))
+
+_read = Decoder().decode
 
 
-class _ReadResult(CacheableResult, kw_only=True):
-    # Text and blob contents have no tag that distinguishes them.
-    contents: list[dict[str, Any]]
+async def forward(
+    connection: Connection, method: str, params: Mapping[str, Any] | Raw, exchange: Exchange
+) -> Result:
+    """Send a request to a mounted server, and return its result in the shape of the client's version.
 
-
-_RESULTS: dict[str, type[Result]] = {
-    "tools/call": CallToolResult, "prompts/get": GetPromptResult, "resources/read": _ReadResult,
-}  # fmt: skip
-
-
-class UpstreamError(ProtocolError):
-    """The error of a mounted server, with its code, message and data."""
-
-    def __init__(self, error: RemoteError) -> None:
-        super().__init__(error.message, error.data)
-        self.code = error.code  # type: ignore[misc]
-
-
-async def forward(connection: Connection, method: str, params: dict[str, Any], exchange: Exchange) -> Result:
-    """Send a request to a mounted server, and return its result.
-
-    `params` have the names and URIs of that server. Raises UpstreamError, ConnectionLost and RequestTimeout.
+    `params` have the names and URIs of that server. Raises ProtocolError for its errors, RequestTimeout, and the errors
+    of a lost connection.
     """
-    members = {name: value for name, value in params.items() if name != "_meta"}
-    timeout = connection.settings.timeout or None
+    relay = relay_of(connection)
     try:
-        raw = await connection.client.request(method, members, timeout=timeout, on_progress=_progress(exchange))
-    except RemoteError as error:
-        raise UpstreamError(error) from None
-    return _shaped(connection, method, raw, exchange)
+        raw = await relay.ask(method, params, exchange)
+    except Unavailable:
+        raise
+    except ToolError as error:
+        if method != "tools/call":
+            raise InternalError(str(error)) from None
+        return failed(str(error))
+    return shaped_result(raw, method, exchange.call, relay.version, relay.prefix)
 
 
-def _progress(exchange: Exchange) -> OnProgress | None:
-    meta = exchange.call.meta
-    if meta is None or meta.progress_token is None:
-        return None
-    token = meta.progress_token
+def relay_of(connection: Connection) -> Relay:
+    """Return the relay of a connection to a mounted server."""
+    carrier = connection.client
+    relay = _relays.get(carrier)
+    if relay is None:
+        relay = _relays[carrier] = Relay(connection, carrier)
+    return relay
 
-    def report(progress: float, total: float | None, message: str | None) -> None:
-        params = ProgressParams(progress_token=token, progress=progress, total=total, message=message)
-        pause = exchange.peer.notify_nowait("notifications/progress", params, exchange.call)
+
+class Flight(Struct, eq=False, weakref=True):
+    """A request of a client that a mounted server works on."""
+
+    exchange: Exchange
+    # The last progress that was reported while its client did not wait.
+    late_progress: ProgressParams | None = None
+
+    @property
+    def peer(self) -> Peer:
+        return self.exchange.peer
+
+    @property
+    def call(self) -> Call:
+        return self.exchange.call
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether the client waits for an answer; not while its user answers questions between two requests."""
+        return self.exchange.call.is_open
+
+    async def ask(self, relay: Relay, asked: ServerRequest) -> Any:
+        """Ask the client a question of a legacy server, and return its answer."""
+        return await _ask_session(self.exchange, asked.method, asked.params, relay)
+
+
+class Relay:
+    """One connection to a mounted server, and the requests that it answers."""
+
+    def __init__(self, connection: Connection, carrier: ClientConnection) -> None:
+        version = carrier.session.version
+        assert version is not None
+        self.name = connection.upstream.name
+        self.settings = connection.settings
+        self.prefix = connection.prefix
+        self.version = version
+        self.carrier = carrier
+        self.flights: dict[object, Flight] = {}
+        # The connection of the last client, for messages that belong to no request.
+        self.last_peer: Peer | None = None
+        self.upstream = connection.upstream
+        self._envelopes: dict[tuple[object, ...], Envelope] = {}
+        self._level: str | None = None
+        self._pauses: set[asyncio.Task[None]] = set()
+
+        carrier.on_request = self._answer
+        carrier.longest = math.inf  # progress may extend a call for days
+        self._chain(carrier)
+
+    def _chain(self, carrier: ClientConnection) -> None:
+        earlier = carrier.on_notification
+
+        def received(method: str, params: Raw) -> None:
+            self.notified(method, params)
+            if earlier is not None:
+                earlier(method, params)
+
+        carrier.on_notification = received
+
+    # ------------------------------------------------------------------------------ from the client
+
+    async def ask(self, method: str, params: Mapping[str, Any] | Raw, exchange: Exchange) -> Raw:
+        """Send a request, let the client answer the server's questions, and return the final result, or the result
+        that asks the client.
+        """
+        call = exchange.call
+        members = self._members(params, call)
+        if not self.version.is_modern:
+            await self._set_level(call)
+            if call.version.is_modern and method in SUBJECTS and self.may_ask(call):
+                return await self._parking.run(self, method, members, exchange)
+            return await self.send(method, members, Flight(exchange))
+        if call.version.is_modern:
+            return await self._relay_rounds(method, members, exchange)
+        return await self._run_rounds(method, members, exchange)
+
+    def _members(self, params: Mapping[str, Any] | Raw, call: Call) -> dict[str, Any]:
+        # Return the params for the mounted server: `_meta` without what belongs to the connection of the client.
+        members = dict(read_members(params) if isinstance(params, Raw) else params)
+        meta = members.pop("_meta", None)
+        members.pop("requestState", None)
+        members.pop("inputResponses", None)
+        if call.meta is not None and meta is None:
+            try:
+                meta = read_members(call.raw).get("_meta")
+            except MALFORMED:
+                meta = None
+        kept: dict[str, Any] = {}
+        hops = 0
+        if meta is not None:
+            given = read_members(meta) if isinstance(meta, Raw) else meta
+            kept = {name: value for name, value in given.items() if name not in _STAMPED}
+            count = given.get(HOPS, 0)
+            hops = _read(count) if isinstance(count, Raw) else count
+        if not isinstance(hops, int) or hops >= _MOST_HOPS:
+            raise InternalError(f"The request has passed {_MOST_HOPS} mounts: they go in a circle")
+        members["_meta"] = {**kept, HOPS: hops + 1}
+        return members
+
+    @property
+    def _parking(self) -> Parking:
+        from .parking import parking_of  # few mounted servers ask
+
+        return parking_of(self.upstream)
+
+    def may_ask(self, call: Call) -> bool:
+        """Whether the mounted server may ask the client of a call something."""
+        offered = call.client.capabilities
+        asks = offered.elicitation is not None or offered.sampling is not None or offered.roots is not None
+        return asks and self.settings.questions == "ask"
+
+    async def send(self, method: str, members: dict[str, Any], flight: Flight) -> Raw:
+        """Send a request once, and return its result. Raises the error of the server in the client's version."""
+        exchange, carrier = flight.exchange, self.carrier
+        call = exchange.call
+        envelope = self._envelope(call) if self.version.is_modern else None
+        request = carrier.begin(method, members, self._progress(flight), envelope)
+        self.flights[request.id] = flight
+        if not call.version.is_modern and call.session.opening.subscribes:
+            self.last_peer = exchange.peer
+        try:
+            return await carrier.answer(request, self.settings.timeout or None)
+        except RemoteError as error:
+            raise self._error(error, method, exchange) from None
+        finally:
+            del self.flights[request.id]
+
+    def _error(self, error: RemoteError, method: str, exchange: Exchange) -> McpdError:
+        if (visit := must_visit(error, exchange.call)) is not None:
+            return visit
+        uri = getattr(exchange.call.params, "uri", "")
+        return shaped_error(error, method, uri, exchange.call, self.version)
+
+    def _envelope(self, call: Call) -> Envelope:
+        # Return the description of the client, cut to what can be passed on.
+        client, meta = call.client, call.meta
+        is_modern = call.version.is_modern and meta is not None
+        raw = (bytes(meta.client_capabilities), bytes(meta.client_info)) if is_modern and meta is not None else client
+        key = (raw, call.log_level)
+        found = self._envelopes.get(key)
+        if found is not None:
+            return found
+
+        capabilities = client.capabilities
+        written = {} if not is_modern or meta is None else dict(read_members(meta.client_capabilities))
+        if not is_modern:
+            written = dict(read_members(encode(table.get(self.version.name).shape(capabilities))))
+        if self.settings.questions == "refuse":
+            for name in ("elicitation", "sampling", "roots"):
+                written.pop(name, None)
+        if self.settings.roots is not None:
+            written["roots"] = {}
+        if "extensions" in written:
+            extensions = _read(encode(written["extensions"]))
+            # An extension that nobody here knows may have URIs, names or ids, which a prefix would break.
+            carried = {
+                name: given
+                for name, given in extensions.items()
+                if (name in CARRIED or not self.prefix.is_used) and (is_modern or name != TASKS)
+            }
+            written["extensions"] = carried
+        info = client.info or self.carrier.session.info
+        found = Envelope(self.version.name, info, written)
+        if call.version.is_modern and call.log_level is not None:
+            found.set_log_level(call.log_level)
+        elif not call.version.is_modern and call.log_level != "info":
+            found.set_log_level(str(call.log_level))
+        if len(self._envelopes) >= _MOST_ENVELOPES:
+            self._envelopes.clear()
+        self._envelopes[key] = found
+        return found
+
+    async def _set_level(self, call: Call) -> None:
+        # Ask a legacy server for the log messages that any client on this connection has asked for.
+        level = call.log_level
+        if level is None or self.carrier.session.server_capabilities.logging is None:
+            return
+        is_asked = call.version.is_modern or level != "info" or self._level is not None
+        if not is_asked or (self._level is not None and _severity(level) >= _severity(self._level)):
+            return
+        self._level = level
+        try:
+            await self.carrier.request("logging/setLevel", {"level": level}, timeout=self.settings.timeout or None)
+        except (RemoteError, RequestTimeout) as error:
+            log.debug("mount %s does not set the log level: %s", self.name, printable(error))
+
+    # ---------------------------------------------------------------------------- the modern server
+
+    async def _relay_rounds(self, method: str, members: dict[str, Any], exchange: Exchange) -> Raw:
+        # A modern client of a modern server: the results pass, with the server's state inside ours.
+        call = exchange.call
+        answered: dict[str, Any] = {}
+        state, given = getattr(call.params, "request_state", None), getattr(call.params, "input_responses", NO_JSON)
+        if state is not None:
+            kept = exchange.asking.kept  # opened, and checked against this request
+            if kept.get("mount") != self.name:
+                raise InvalidParams("requestState: not a state of this mount; send the request again without it")
+            if "state" in kept:
+                members["requestState"] = kept["state"]
+            answered = kept.get("answers") or {}
+        if given is not NO_JSON and bytes(given) != b"null":
+            members["inputResponses"] = Raw(given) if not answered else {**read_members(given), **answered}
+        elif answered:
+            members["inputResponses"] = answered
+
+        for _ in range(MAX_ROUNDS):
+            raw = await self.send(method, members, Flight(exchange))
+            if b"_required" not in bytes(raw) or (asked := read_input_required(raw, method)) is None:
+                return raw
+            if asked.result_type != "input_required":
+                return raw
+            questions = dict(asked.input_requests or {})
+            own = self._own_answers(questions)
+            if own and not questions:
+                members["inputResponses"] = own
+                members.pop("requestState", None)
+                if asked.request_state is not None:
+                    members["requestState"] = asked.request_state
+                continue
+            for question in questions.values():
+                self.check_offered(call, question.method, question.params)
+            result: dict[str, Any] = dict(read_members(raw))
+            if own:
+                result["inputRequests"] = questions
+            if own or asked.request_state is not None:
+                result["requestState"] = self.seal(exchange, {"state": asked.request_state}, own)
+            return Raw(encode(result))
+        raise InternalError(f'mount "{self.name}" asked for input {MAX_ROUNDS} times')
+
+    def seal(self, exchange: Exchange, kept: Mapping[str, Any], answers: Mapping[str, Any] = {}) -> str:
+        """Return a state that opens for the same request of the same caller only."""
+        content = {"mount": self.name, **{name: value for name, value in kept.items() if value is not None}}
+        if answers:
+            content["answers"] = dict(answers)
+        return exchange.peer.state_codec.seal(binding_of(exchange.call), {}, content)
+
+    def _own_answers(self, questions: dict[str, Any]) -> dict[str, Any]:
+        # Take the questions that the settings of the mount answer.
+        if self.settings.roots is None:
+            return {}
+        own = [key for key, question in questions.items() if question.method == "roots/list"]
+        return {key: self.roots() for key in own if questions.pop(key)}
+
+    def roots(self) -> dict[str, Any]:
+        """Return the folders of the settings, as a client's answer."""
+        from pathlib import Path
+
+        folders = [Path(folder).expanduser().resolve() for folder in self.settings.roots or ()]
+        return {"roots": [{"uri": folder.as_uri(), "name": folder.name} for folder in folders]}
+
+    def check_offered(self, call: Call, method: str, params: Raw) -> None:
+        """Raise MissingCapability for a question that the client has not offered to answer."""
+        try:
+            needs = needs_of(method, _read(params))
+        except MALFORMED:
+            needs = {}
+        if not is_offered(needs, call.client.capabilities):
+            raise MissingCapability(needs, f'mount "{self.name}" asks for {method}, which this client does not offer')
+
+    async def _run_rounds(self, method: str, members: dict[str, Any], exchange: Exchange) -> Raw:
+        # A legacy client of a modern server: each question is a request to the client.
+        call = exchange.call
+        for number in range(MAX_ROUNDS):
+            raw = await self.send(method, members, Flight(exchange))
+            if b"_required" not in bytes(raw) or (asked := read_input_required(raw, method)) is None:
+                return raw
+            if asked.result_type != "input_required":
+                return raw
+            questions = dict(asked.input_requests or {})
+            answers: dict[str, Any] = self._own_answers(questions)
+            for key, question in questions.items():
+                needs = needs_of(question.method, _read(question.params))
+                if not is_offered(needs, call.client.capabilities):
+                    text = f'mount "{self.name}" asks for {question.method}, which this client does not offer'
+                    raise ToolError(text)
+                try:
+                    answers[key] = await _ask_session(exchange, question.method, question.params, self)
+                except ProtocolError as error:
+                    raise ToolError(f"The client did not answer {question.method}: {error.message}") from None
+            members.pop("requestState", None)
+            if answers:
+                members["inputResponses"] = answers
+            else:
+                await asyncio.sleep(min(0.05 * 2**number, 2.0))
+            if asked.request_state is not None:
+                members["requestState"] = asked.request_state
+        raise ToolError(f'mount "{self.name}" asked for input {MAX_ROUNDS} times')
+
+    # ---------------------------------------------------------------------------- the legacy server
+
+    async def _answer(self, asked: ServerRequest, carried: ClientRequest | None) -> Any:
+        # Answer a request of the server: by the client whose call may have caused it.
+        method = asked.method
+        if method == "roots/list" and self.settings.roots is not None:
+            return self.roots()
+        try:
+            needs = needs_of(method, _read(asked.params))
+        except (MALFORMED, AttributeError):
+            raise InvalidParams(f"{method}: the params cannot be read") from None
+        flights = list(self.flights.values()) if carried is None else [self.flights[carried.id]]
+        offering = [flight for flight in flights if is_offered(needs, flight.call.client.capabilities)]
+        chosen = next((flight for flight in reversed(offering) if flight.is_waiting), None)
+        chosen = chosen or (offering[-1] if offering else None)
+        if chosen is None or self.settings.questions == "refuse":
+            if flights and method == "elicitation/create":
+                return {"action": "decline"}
+            raise MethodNotFound(f"No client that is being served offers {method}")
+        try:
+            return await chosen.ask(self, asked)
+        except ProtocolError:
+            raise
+        except McpdError as error:
+            raise InternalError(f"The client cannot be asked: {error}") from None
+
+    def notified(self, method: str, params: Raw) -> None:
+        """Pass a notification of the server on to the client it belongs to."""
+        if method not in ("notifications/message", "notifications/elicitation/complete"):
+            return
+        carried = self.carrier.carried_request()
+        flights = list(self.flights.values()) if carried is None else [self.flights[carried.id]]
+        waiting = next((flight for flight in reversed(flights) if flight.is_waiting), None)
+        if method == "notifications/elicitation/complete":
+            peer = self.last_peer if waiting is None else waiting.peer
+            if peer is not None:
+                self._notify(peer, method, params, None)
+        elif waiting is not None:
+            if _is_wanted(params, waiting.call.log_level):
+                self._notify(waiting.peer, method, params, waiting.call)
+        elif self.last_peer is not None:
+            session = getattr(self.last_peer, "session", None)
+            if session is not None and _is_wanted(params, session.log_level):
+                self._notify(self.last_peer, method, params, None)
+
+    def _progress(self, flight: Flight) -> OnProgress | None:
+        meta = flight.call.meta
+        if meta is None or meta.progress_token is None:
+            return None
+
+        def report(progress: float, total: float | None, message: str | None) -> None:
+            call = flight.call
+            token = None if call.meta is None else call.meta.progress_token
+            params = ProgressParams(progress_token=token or 0, progress=progress, total=total, message=message)
+            if not call.is_open:
+                flight.late_progress = params
+            elif token is not None:
+                self._notify(flight.peer, "notifications/progress", params, call)
+
+        return report
+
+    def _notify(self, peer: Peer, method: str, params: Any, call: Call | None) -> None:
+        # While the client does not read, notifications of the server are dropped: they cannot wait without limit.
+        if peer.channel.is_congested and self._pauses:
+            return
+        pause = peer.notify_nowait(method, params, call)
         if pause is not None:
-            pause.close()
+            task = asyncio.get_running_loop().create_task(_drained(pause))
+            self._pauses.add(task)
+            task.add_done_callback(self._pauses.discard)
 
-    return report
+
+CARRIED = frozenset((TASKS, "io.modelcontextprotocol/ui", "io.modelcontextprotocol/skills"))
+"""The extensions that are passed on through any number of mounts."""
+
+_relays: WeakKeyDictionary[Any, Relay] = WeakKeyDictionary()
 
 
-def _shaped(connection: Connection, method: str, raw: Raw, exchange: Exchange) -> Result:
-    # Without a change of version or names, the result stays as it is.
-    kind = _RESULTS.get(method)
-    is_same = exchange.call.version is connection.session.version
-    has_uri = connection.prefix.is_used and b'"uri"' in bytes(raw)
-    if kind is None or (is_same and not has_uri):
-        return RawResult(raw=raw)
+async def _ask_session(exchange: Exchange, method: str, params: Raw, relay: Relay) -> Raw:
+    # Ask a legacy client. Raises ProtocolError with the client's error.
+    call = exchange.call
     try:
-        result: Any = Decoder(kind).decode(raw)
+        shaped = shaped_question(method, params, call.version, relay.version)
+        return await exchange.peer.request(method, shaped, call, None)
+    except RemoteError as error:
+        raise UpstreamError(error.code, error.message, error.data) from None
+    except (LocalProtocolError, ValidationError) as error:
+        raise InternalError(f"The question cannot be asked in {call.version.name}: {error}") from None
+
+
+async def _drained(pause: Coroutine[Any, Any, None]) -> None:
+    try:
+        await pause
+    except McpdError:
+        pass  # the client has left
+
+
+class _Leveled(Struct):
+    level: str = ""
+
+
+_read_level = Decoder(_Leveled).decode
+
+
+def _severity(level: str) -> int:
+    return LOG_LEVELS.index(level) if level in LOG_LEVELS else 0  # type: ignore[arg-type]
+
+
+def _is_wanted(params: Raw, level: str | None) -> bool:
+    if level is None:
+        return False
+    try:
+        return _severity(_read_level(params).level) >= _severity(level)
     except MALFORMED:
-        return RawResult(raw=raw)
-    prefix = connection.prefix
-    if isinstance(result, CallToolResult):
-        result.content = [prefix.content(block) for block in result.content]
-    elif isinstance(result, _ReadResult):
-        contents = [prefix.content(each) for each in result.contents]
-        return ReadResourceResult(**{**asdict(result), "contents": contents})
-    elif isinstance(result, GetPromptResult):
-        for message in result.messages:
-            message.content = prefix.content(message.content)
-    return result  # type: ignore[no-any-return]
+        return False
+
+

@@ -40,8 +40,8 @@ from mcpd.protocol.printable import printable
 from mcpd.protocol.types.base import ClientCapabilities, Implementation, Result, ServerCapabilities
 from mcpd.protocol.types.features import Prompt, Resource, ResourceTemplate, Tool
 from mcpd.protocol.versions.table import MODERN, Version
-from mcpd.server.extensions.ui.constants import MIME_TYPE, UI
 from .settings import MountSettings
+from .shapes import declared_for
 
 if TYPE_CHECKING:
     from mcpd.server.context.exchange import Exchange
@@ -55,7 +55,7 @@ _MOST_FAILURES, _FAILURES_SECONDS = 5, 60.0
 MOST_INSTANCES = 32
 # How long lists of older servers are fresh, which say nothing about that.
 _LEGACY_SECONDS = 300.0
-_LIMITS = ClientLimits(list_entries=10_000, list_bytes=4 * 1024 * 1024, list_pages=1000)
+_LIMITS = ClientLimits(questions=1000, list_entries=10_000, list_bytes=4 * 1024 * 1024, list_pages=1000)
 
 # The key of the instance that all clients share.
 _SHARED: Final = "shared"
@@ -252,8 +252,7 @@ class Upstream:
         link = _Link(
             self.target,
             Callbacks(list_changed=lambda kind: self._list_changed(link, kind)),
-            # Apps are declared always: for each client, `entries` decides whether it sees them.
-            ClientCapabilities(extensions={UI: {"mimeTypes": [MIME_TYPE]}}),
+            declared_for(None if key == _SHARED else exchange, settings),
             skips_probe=self._is_legacy,
             version=MODERN[-1] if settings.protocol == "modern" else None,
             timeout=settings.start_timeout,

@@ -1,0 +1,240 @@
+"""Calls of modern clients that a legacy server interrupts with a question.
+
+A modern client receives no requests. The question becomes the result of the client's request; the request to the server
+stays open, parked, until the client sends its request again with the answers. Any call of the same client may carry a
+question of a shared stream, because the answer goes back by the question's own id.
+
+Parked calls are bounded: 16 for each user, 64 for each mount, 300 seconds. After that the question is answered with
+"cancel", and the server receives a cancellation. Spec: 2026-07-28 basic/patterns/mrtr; 2025-11-25 client/*.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Mapping
+from secrets import token_hex
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary, WeakSet
+
+from msgspec import Raw
+from msgspec.json import Decoder
+
+from mcpd.errors import InternalError, InvalidParams, ToolError
+from mcpd.protocol.jsonrpc import MALFORMED, encode
+from mcpd.protocol.types.base import NO_JSON
+from .relay import Flight, Relay
+from .shapes import MustVisit, read_members, shaped_question
+
+if TYPE_CHECKING:
+    from mcpd.client.session import ServerRequest
+    from mcpd.server.context.exchange import Exchange
+    from .upstream import Upstream
+
+PARKED_SECONDS = 300.0
+MOST_PER_USER = 16
+MOST_PER_MOUNT = 64
+TOGETHER_SECONDS = 0.01
+"""Questions that arrive within this time are put to the client together."""
+
+_ENDED = "requestState: this round was answered already, or its call has ended; send the request again without it"
+
+
+class ParkedCall(Flight):
+    """A request to a legacy server, from its first round to its last."""
+
+    task: asyncio.Task[Raw] | None = None
+    # The questions without an answer by key, and what to send for the answer.
+    questions: dict[str, tuple[str, Any]] = {}
+    waiters: dict[str, asyncio.Future[Raw]] = {}
+    count: int = 0
+    # Set when a question arrives or the server answers.
+    wake: asyncio.Event | None = None
+    timer: asyncio.TimerHandle | None = None
+    owner: str = ""
+
+    async def ask(self, relay: Relay, asked: ServerRequest) -> Raw:
+        """Keep a question until a request of the client brings its answer."""
+        params = shaped_question(asked.method, asked.params, self.call.version, relay.version)
+        self.count += 1
+        key = f"question-{self.count}"
+        self.questions[key] = asked.method, params
+        waiter = self.waiters[key] = asyncio.get_running_loop().create_future()
+        assert self.wake is not None
+        self.wake.set()
+        try:
+            return await waiter
+        finally:
+            # Answered, or cancelled by the server.
+            self.questions.pop(key, None)
+            self.waiters.pop(key, None)
+
+    def answer(self, answers: Mapping[str, Raw]) -> None:
+        """Pass the client's answers on to the server. Answers to questions that are no longer open are ignored."""
+        for key, given in answers.items():
+            waiter = self.waiters.get(key)
+            self.questions.pop(key, None)
+            if waiter is not None and not waiter.done():
+                waiter.set_result(given)
+
+    async def next(self) -> Raw | None:
+        """Return the result of the server, or None if the client must answer questions first."""
+        task, wake = self.task, self.wake
+        assert task is not None and wake is not None
+        while not task.done():
+            if self.questions:
+                await asyncio.sleep(TOGETHER_SECONDS)
+                if self.questions:
+                    break
+                continue
+            wake.clear()
+            await wake.wait()
+        if self.questions and not task.done():
+            return None
+        return task.result()
+
+    def end(self) -> None:
+        """Answer the open questions with a refusal, and cancel the request to the server."""
+        for key, waiter in list(self.waiters.items()):
+            if not waiter.done():
+                if self.questions.get(key, ("",))[0] == "elicitation/create":
+                    waiter.set_result(Raw(b'{"action":"cancel"}'))
+                else:
+                    waiter.set_exception(InternalError("The client did not answer in time"))
+        if self.timer is not None:
+            self.timer.cancel()
+        if self.task is not None:
+            # After the answers, which are sent in the next iteration of the event loop.
+            asyncio.get_running_loop().call_soon(self.task.cancel)
+
+
+class Parking:
+    """The parked calls of one mount, by the ticket in the client's state. Each round has a ticket of its own."""
+
+    def __init__(self) -> None:
+        self.calls: dict[str, ParkedCall] = {}
+        # The connections of clients whose end ends their calls.
+        self._followed: WeakSet[Any] = WeakSet()
+
+    async def run(self, relay: Relay, method: str, members: dict[str, Any], exchange: Exchange) -> Raw:
+        """Send a request, or continue it with the client's answers. Returns the result, or the next questions."""
+        params = exchange.call.params
+        kept = {} if getattr(params, "request_state", None) is None else exchange.asking.kept
+        if kept and kept.get("mount") != relay.name:
+            raise InvalidParams("requestState: not a state of this mount; send the request again without it")
+        if "ticket" in kept:
+            parked = self._claim(kept["ticket"])
+            parked.exchange = exchange
+            progress, meta = parked.late_progress, exchange.call.meta
+            parked.late_progress = None
+            if progress is not None and meta is not None and meta.progress_token is not None:
+                progress.progress_token = meta.progress_token
+                exchange.peer.notify_nowait("notifications/progress", progress, exchange.call)
+            parked.answer(_answers(params))
+        else:
+            if "visits" in kept:
+                _check_visits(_answers(params), kept["visits"])
+            parked = ParkedCall(exchange, questions={}, waiters={}, wake=asyncio.Event(), owner=_owner(exchange))
+            parked.task = asyncio.get_running_loop().create_task(relay.send(method, members, parked))
+            parked.task.add_done_callback(lambda task: _done(parked, task))
+        try:
+            raw = await parked.next()
+        except MustVisit as needed:
+            return self._visits(relay, exchange, needed)
+        except asyncio.CancelledError:
+            parked.end()
+            raise
+        return self._park(relay, parked) if raw is None else raw
+
+    def _claim(self, ticket: object) -> ParkedCall:
+        parked = self.calls.pop(ticket, None) if isinstance(ticket, str) else None
+        if parked is None:
+            raise InvalidParams(_ENDED)
+        if parked.timer is not None:
+            parked.timer.cancel()
+        return parked
+
+    def _park(self, relay: Relay, parked: ParkedCall) -> Raw:
+        exchange = parked.exchange
+        own = sum(one.owner == parked.owner for one in self.calls.values())
+        if own >= MOST_PER_USER or len(self.calls) >= MOST_PER_MOUNT:
+            parked.end()
+            text = f'mount "{relay.name}": too many calls wait for answers of their users; answer those first'
+            raise ToolError(text)
+        ticket = token_hex(16)
+        self.calls[ticket] = parked
+        loop = asyncio.get_running_loop()
+        parked.timer = loop.call_later(PARKED_SECONDS, self._expire, ticket)
+        opening = exchange.call.session.opening
+        if opening.subscribes and not opening.is_stateless and exchange.peer not in self._followed:
+            self._followed.add(exchange.peer)
+            exchange.peer.on_closed(self._left)  # type: ignore[attr-defined]  # of every connection that lasts
+        requests = {key: {"method": method, "params": params} for key, (method, params) in parked.questions.items()}
+        return _required(relay, exchange, requests, {"ticket": ticket})
+
+    def _expire(self, ticket: str) -> None:
+        parked = self.calls.pop(ticket, None)
+        if parked is not None:
+            parked.end()
+
+    def _left(self, peer: Any) -> None:
+        for ticket, parked in list(self.calls.items()):
+            if parked.peer is peer:
+                self._expire(ticket)
+
+    def _visits(self, relay: Relay, exchange: Exchange, needed: MustVisit) -> Raw:
+        # The server wants the user to visit pages first; the next request then starts anew.
+        requests = {
+            f"visit-{number}": {
+                "method": "elicitation/create",
+                "params": {name: value for name, value in one.items() if name != "elicitationId"} | {"mode": "url"},
+            }
+            for number, one in enumerate(needed.elicitations, 1)
+        }
+        return _required(relay, exchange, requests, {"visits": list(requests)})
+
+
+def _required(relay: Relay, exchange: Exchange, requests: Mapping[str, Any], kept: Mapping[str, Any]) -> Raw:
+    state = relay.seal(exchange, kept)
+    return Raw(encode({"resultType": "input_required", "inputRequests": requests, "requestState": state}))
+
+
+def _answers(params: Any) -> dict[str, Raw]:
+    given = getattr(params, "input_responses", NO_JSON)
+    if given is NO_JSON or bytes(given) == b"null":
+        return {}
+    try:
+        return read_members(given)
+    except MALFORMED:
+        raise InvalidParams("inputResponses: expected an object") from None
+
+
+def _check_visits(answers: Mapping[str, Raw], keys: list[str]) -> None:
+    for key in keys:
+        try:
+            answer = _read(answers[key])
+        except (KeyError, *MALFORMED):
+            raise InvalidParams(f"inputResponses.{key}: an answer is missing") from None
+        if not isinstance(answer, dict) or answer.get("action") != "accept":
+            raise ToolError("The user did not visit the page that this needs")
+
+
+def _owner(exchange: Exchange) -> str:
+    session = exchange.call.session
+    return session.opening.principal or session.owner
+
+
+def _done(parked: ParkedCall, task: asyncio.Task[Raw]) -> None:
+    if not task.cancelled():
+        task.exception()  # nobody may come back for it
+    if parked.wake is not None:
+        parked.wake.set()
+
+
+def parking_of(upstream: Upstream) -> Parking:
+    """Return the parked calls of a mount."""
+    return _parkings.setdefault(upstream, Parking())
+
+
+_parkings: WeakKeyDictionary[Any, Parking] = WeakKeyDictionary()
+_read = Decoder().decode
