@@ -270,7 +270,9 @@ class ClientSession:
     ) -> ClientRequest:
         """Send a request. `params` is a struct, a mapping or raw JSON.
 
-        In modern versions, `envelope` describes another client than this one, for whom the request is sent. Methods that are unknown to all versions are allowed if the client has extensions. Raises LocalProtocolError for
+        In modern versions, `envelope` describes another client than this one, for whom the request is sent.
+
+        Methods that are unknown to all versions are allowed if the client has extensions. Raises LocalProtocolError for
         a method that the negotiated version lacks.
         """
         version = self.version

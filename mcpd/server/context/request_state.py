@@ -49,7 +49,7 @@ class RequestStateCodec:
     def is_tag(self, tag: str, content: bytes) -> bool:
         """Return whether a server with one of these keys has made the tag of `content`."""
         made = (hmac.digest(key, b"tag\0" + content, "sha256").hex()[:16] for key in self._keys)
-        return any([hmac.compare_digest(tag.encode(), one.encode()) for one in made])
+        return any(hmac.compare_digest(tag.encode(), one.encode()) for one in made)
 
     def open(self, binding: bytes, sealed: str) -> RequestState:
         """Return a sealed state. Raises InvalidParams if it was changed, has expired, or belongs to another request."""

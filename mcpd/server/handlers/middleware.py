@@ -188,7 +188,7 @@ def _innermost(method: str, handler: Handler) -> _Enter:
     async def enter(request: MiddlewareRequest) -> Result:
         result: Result = await finished(handler(request._exchange, request.params))
         if result.__class__ is RawResult:
-            result = _typed(method, result)  # type: ignore[arg-type]
+            result = _typed(method, result)
         if method == _READ:
             request._exchange.own_result = result
         return result

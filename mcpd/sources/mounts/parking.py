@@ -11,24 +11,25 @@ Parked calls are bounded: 16 for each user, 64 for each mount, 300 seconds. Afte
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Mapping
 from secrets import token_hex
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary, WeakSet
 
-from msgspec import Raw
+from msgspec import Raw, Struct
 from msgspec.json import Decoder
 
 from mcpd.errors import InternalError, InvalidParams, ToolError
 from mcpd.protocol.jsonrpc import MALFORMED, encode
-from mcpd.protocol.types.base import NO_JSON
-from .relay import Flight, Relay
+from mcpd.protocol.types.base import NO_JSON, ProgressParams
 from .shapes import MustVisit, read_members, shaped_question
 
 if TYPE_CHECKING:
     from mcpd.client.session import ServerRequest
+    from mcpd.protocol.session import Call
     from mcpd.server.context.exchange import Exchange
+    from mcpd.server.context.peer import Peer
+    from .relay import Relay
     from .upstream import Upstream
 
 PARKED_SECONDS = 300.0
@@ -38,6 +39,31 @@ TOGETHER_SECONDS = 0.01
 """Questions that arrive within this time are put to the client together."""
 
 _ENDED = "requestState: this round was answered already, or its call has ended; send the request again without it"
+
+
+class Flight(Struct, eq=False, weakref=True):
+    """A request of a client that a mounted server works on."""
+
+    exchange: Exchange
+    # The last progress that was reported while its client did not wait.
+    late_progress: ProgressParams | None = None
+
+    @property
+    def peer(self) -> Peer:
+        return self.exchange.peer
+
+    @property
+    def call(self) -> Call:
+        return self.exchange.call
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether the client waits for an answer; not while its user answers questions between two requests."""
+        return self.exchange.call.is_open
+
+    async def ask(self, relay: Relay, asked: ServerRequest) -> Any:
+        """Ask the client a question of a legacy server, and return its answer."""
+        return await relay.ask_client(self.exchange, asked.method, asked.params)
 
 
 class ParkedCall(Flight):
@@ -53,7 +79,7 @@ class ParkedCall(Flight):
     timer: asyncio.TimerHandle | None = None
     owner: str = ""
 
-    async def ask(self, relay: Relay, asked: ServerRequest) -> Raw:
+    async def ask(self, relay: Relay, asked: ServerRequest) -> Any:
         """Keep a question until a request of the client brings its answer."""
         params = shaped_question(asked.method, asked.params, self.call.version, relay.version)
         self.count += 1
@@ -80,7 +106,8 @@ class ParkedCall(Flight):
     async def next(self) -> Raw | None:
         """Return the result of the server, or None if the client must answer questions first."""
         task, wake = self.task, self.wake
-        assert task is not None and wake is not None
+        assert task is not None
+        assert wake is not None
         while not task.done():
             if self.questions:
                 await asyncio.sleep(TOGETHER_SECONDS)
@@ -168,7 +195,7 @@ class Parking:
         opening = exchange.call.session.opening
         if opening.subscribes and not opening.is_stateless and exchange.peer not in self._followed:
             self._followed.add(exchange.peer)
-            exchange.peer.on_closed(self._left)  # type: ignore[attr-defined]  # of every connection that lasts
+            exchange.peer.on_closed(self._left)
         requests = {key: {"method": method, "params": params} for key, (method, params) in parked.questions.items()}
         return _required(relay, exchange, requests, {"ticket": ticket})
 

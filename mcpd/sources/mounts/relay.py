@@ -21,9 +21,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
-from msgspec import UNSET, Raw, Struct, ValidationError
-from msgspec.json import Decoder
-from msgspec.structs import replace
+from msgspec import Raw, Struct, ValidationError
+from msgspec.json import Decoder, decode
 
 from mcpd.client.callbacks import MAX_ROUNDS, read_input_required
 from mcpd.errors import (
@@ -42,12 +41,13 @@ from mcpd.protocol.envelope import NAMES, Envelope
 from mcpd.protocol.jsonrpc import MALFORMED, encode
 from mcpd.protocol.methods import SUBJECTS
 from mcpd.protocol.printable import printable
-from mcpd.protocol.types.base import LOG_LEVELS, NO_JSON, ProgressParams, Result
+from mcpd.protocol.types.base import LOG_LEVELS, NO_JSON, LogMessageParams, ProgressParams, Result
 from mcpd.protocol.types.tasks import TASKS
 from mcpd.protocol.versions import table
 from mcpd.server.context.asking import binding_of
 from mcpd.server.context.questions import is_offered
 from mcpd.server.registry.tools import failed
+from .parking import Flight, parking_of
 from .shapes import UpstreamError, must_visit, needs_of, read_members, shaped_error, shaped_question, shaped_result
 from .upstream import Connection, Unavailable
 
@@ -57,9 +57,9 @@ if TYPE_CHECKING:
     from mcpd.client.connection import ClientConnection
     from mcpd.client.session import ClientRequest, OnProgress, ServerRequest
     from mcpd.protocol.session import Call
+    from mcpd.protocol.versions.table import Version
     from mcpd.server.context.exchange import Exchange
     from mcpd.server.context.peer import Peer
-    from .parking import Parking
 
 log = logging.getLogger("mcpd.mounts")
 
@@ -75,9 +75,7 @@ _STAMPED = frozenset((*NAMES.values(), HOPS))
 _read = Decoder().decode
 
 
-async def forward(
-    connection: Connection, method: str, params: Mapping[str, Any] | Raw, exchange: Exchange
-) -> Result:
+async def forward(connection: Connection, method: str, params: Mapping[str, Any] | Raw, exchange: Exchange) -> Result:
     """Send a request to a mounted server, and return its result in the shape of the client's version.
 
     `params` have the names and URIs of that server. Raises ProtocolError for its errors, RequestTimeout, and the errors
@@ -104,31 +102,6 @@ def relay_of(connection: Connection) -> Relay:
     return relay
 
 
-class Flight(Struct, eq=False, weakref=True):
-    """A request of a client that a mounted server works on."""
-
-    exchange: Exchange
-    # The last progress that was reported while its client did not wait.
-    late_progress: ProgressParams | None = None
-
-    @property
-    def peer(self) -> Peer:
-        return self.exchange.peer
-
-    @property
-    def call(self) -> Call:
-        return self.exchange.call
-
-    @property
-    def is_waiting(self) -> bool:
-        """Whether the client waits for an answer; not while its user answers questions between two requests."""
-        return self.exchange.call.is_open
-
-    async def ask(self, relay: Relay, asked: ServerRequest) -> Any:
-        """Ask the client a question of a legacy server, and return its answer."""
-        return await _ask_session(self.exchange, asked.method, asked.params, relay)
-
-
 class Relay:
     """One connection to a mounted server, and the requests that it answers."""
 
@@ -143,7 +116,7 @@ class Relay:
         self.flights: dict[object, Flight] = {}
         # The connection of the last client, for messages that belong to no request.
         self.last_peer: Peer | None = None
-        self.upstream = connection.upstream
+        self._parking = parking_of(connection.upstream)
         self._envelopes: dict[tuple[object, ...], Envelope] = {}
         self._level: str | None = None
         self._pauses: set[asyncio.Task[None]] = set()
@@ -182,7 +155,7 @@ class Relay:
     def _members(self, params: Mapping[str, Any] | Raw, call: Call) -> dict[str, Any]:
         # Return the params for the mounted server: `_meta` without what belongs to the connection of the client.
         members = dict(read_members(params) if isinstance(params, Raw) else params)
-        meta = members.pop("_meta", None)
+        meta: Any = members.pop("_meta", None)
         members.pop("requestState", None)
         members.pop("inputResponses", None)
         if call.meta is not None and meta is None:
@@ -191,22 +164,15 @@ class Relay:
             except MALFORMED:
                 meta = None
         kept: dict[str, Any] = {}
-        hops = 0
+        hops: Any = 0
         if meta is not None:
-            given = read_members(meta) if isinstance(meta, Raw) else meta
+            given: dict[str, Any] = dict(read_members(meta))
             kept = {name: value for name, value in given.items() if name not in _STAMPED}
-            count = given.get(HOPS, 0)
-            hops = _read(count) if isinstance(count, Raw) else count
+            hops = _read(given.get(HOPS, b"0"))
         if not isinstance(hops, int) or hops >= _MOST_HOPS:
             raise InternalError(f"The request has passed {_MOST_HOPS} mounts: they go in a circle")
         members["_meta"] = {**kept, HOPS: hops + 1}
         return members
-
-    @property
-    def _parking(self) -> Parking:
-        from .parking import parking_of  # few mounted servers ask
-
-        return parking_of(self.upstream)
 
     def may_ask(self, call: Call) -> bool:
         """Whether the mounted server may ask the client of a call something."""
@@ -247,8 +213,10 @@ class Relay:
             return found
 
         capabilities = client.capabilities
-        written = {} if not is_modern or meta is None else dict(read_members(meta.client_capabilities))
-        if not is_modern:
+        written: dict[str, Any] = {}
+        if is_modern and meta is not None:
+            written = dict(read_members(meta.client_capabilities))
+        else:
             written = dict(read_members(encode(table.get(self.version.name).shape(capabilities))))
         if self.settings.questions == "refuse":
             for name in ("elicitation", "sampling", "roots"):
@@ -379,7 +347,7 @@ class Relay:
                     text = f'mount "{self.name}" asks for {question.method}, which this client does not offer'
                     raise ToolError(text)
                 try:
-                    answers[key] = await _ask_session(exchange, question.method, question.params, self)
+                    answers[key] = await self.ask_client(exchange, question.method, question.params)
                 except ProtocolError as error:
                     raise ToolError(f"The client did not answer {question.method}: {error.message}") from None
             members.pop("requestState", None)
@@ -400,13 +368,13 @@ class Relay:
             return self.roots()
         try:
             needs = needs_of(method, _read(asked.params))
-        except (MALFORMED, AttributeError):
+        except (AttributeError, *MALFORMED):
             raise InvalidParams(f"{method}: the params cannot be read") from None
         flights = list(self.flights.values()) if carried is None else [self.flights[carried.id]]
         offering = [flight for flight in flights if is_offered(needs, flight.call.client.capabilities)]
         chosen = next((flight for flight in reversed(offering) if flight.is_waiting), None)
         chosen = chosen or (offering[-1] if offering else None)
-        if chosen is None or self.settings.questions == "refuse":
+        if chosen is None or (self.settings.questions == "refuse" and chosen.call.version.is_modern):
             if flights and method == "elicitation/create":
                 return {"action": "decline"}
             raise MethodNotFound(f"No client that is being served offers {method}")
@@ -416,6 +384,17 @@ class Relay:
             raise
         except McpdError as error:
             raise InternalError(f"The client cannot be asked: {error}") from None
+
+    async def ask_client(self, exchange: Exchange, method: str, params: Raw) -> Raw:
+        """Ask the client of a session a question. Raises ProtocolError with its error."""
+        call = exchange.call
+        try:
+            shaped = shaped_question(method, params, call.version, self.version)
+            return await exchange.peer.request(method, shaped, call, None)
+        except RemoteError as error:
+            raise UpstreamError(error.code, error.message, error.data) from None
+        except (LocalProtocolError, ValidationError) as error:
+            raise InternalError(f"The question cannot be asked in {call.version.name}: {error}") from None
 
     def notified(self, method: str, params: Raw) -> None:
         """Pass a notification of the server on to the client it belongs to."""
@@ -430,7 +409,7 @@ class Relay:
                 self._notify(peer, method, params, None)
         elif waiting is not None:
             if _is_wanted(params, waiting.call.log_level):
-                self._notify(waiting.peer, method, params, waiting.call)
+                self._notify(waiting.peer, method, _log_params(params, waiting.call.version), waiting.call)
         elif self.last_peer is not None:
             session = getattr(self.last_peer, "session", None)
             if session is not None and _is_wanted(params, session.log_level):
@@ -469,18 +448,6 @@ CARRIED = frozenset((TASKS, "io.modelcontextprotocol/ui", "io.modelcontextprotoc
 _relays: WeakKeyDictionary[Any, Relay] = WeakKeyDictionary()
 
 
-async def _ask_session(exchange: Exchange, method: str, params: Raw, relay: Relay) -> Raw:
-    # Ask a legacy client. Raises ProtocolError with the client's error.
-    call = exchange.call
-    try:
-        shaped = shaped_question(method, params, call.version, relay.version)
-        return await exchange.peer.request(method, shaped, call, None)
-    except RemoteError as error:
-        raise UpstreamError(error.code, error.message, error.data) from None
-    except (LocalProtocolError, ValidationError) as error:
-        raise InternalError(f"The question cannot be asked in {call.version.name}: {error}") from None
-
-
 async def _drained(pause: Coroutine[Any, Any, None]) -> None:
     try:
         await pause
@@ -495,8 +462,13 @@ class _Leveled(Struct):
 _read_level = Decoder(_Leveled).decode
 
 
+def _log_params(params: Raw, version: Version) -> Any:
+    # The oldest version has fewer levels.
+    return decode(params, type=LogMessageParams) if version.name == table.LEGACY[0] else params
+
+
 def _severity(level: str) -> int:
-    return LOG_LEVELS.index(level) if level in LOG_LEVELS else 0  # type: ignore[arg-type]
+    return LOG_LEVELS.index(level) if level in LOG_LEVELS else 0
 
 
 def _is_wanted(params: Raw, level: str | None) -> bool:
@@ -506,5 +478,3 @@ def _is_wanted(params: Raw, level: str | None) -> bool:
         return _severity(_read_level(params).level) >= _severity(level)
     except MALFORMED:
         return False
-
-

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from msgspec import UNSET, Raw, Struct, ValidationError, convert, to_builtins
-from msgspec.json import Decoder
+from msgspec.json import Decoder, decode
 
 from mcpd.errors import (
     InternalError,
@@ -24,9 +24,10 @@ from mcpd.errors import (
 )
 from mcpd.protocol.jsonrpc import MALFORMED, encode, is_object
 from mcpd.protocol.methods import METHODS
-from mcpd.protocol.types.base import ClientCapabilities, ListChanged, RawResult
+from mcpd.protocol.types.base import ClientCapabilities, ListChanged, RawResult, Result
 from mcpd.protocol.types.features import (
     AudioContent,
+    CallToolResult,
     EmbeddedResource,
     ImageContent,
     ResourceLink,
@@ -34,8 +35,8 @@ from mcpd.protocol.types.features import (
 )
 from mcpd.protocol.versions import table
 from mcpd.protocol.versions.table import Version
-from mcpd.server.extensions.ui.constants import MIME_TYPE, UI
 from mcpd.server.context.questions import is_offered, read_question
+from mcpd.server.extensions.ui.constants import MIME_TYPE, UI
 
 if TYPE_CHECKING:
     from mcpd.client.names import Prefix
@@ -87,13 +88,15 @@ class _Head(Struct, rename="camel"):
 _read_head = Decoder(_Head).decode
 
 
-def shaped_result(raw: Raw, method: str, call: Call, version: Version, prefix: Prefix) -> RawResult:
+def shaped_result(raw: Raw, method: str, call: Call, version: Version, prefix: Prefix) -> Result:
     """Return a final result of a server that speaks `version`, for the client of `call`."""
     if call.version is not version or (prefix.is_used and _may_have_uri(raw, method)):
         try:
             raw = _reshaped(raw, method, call, version, prefix)
         except MALFORMED as error:
             raise InternalError("The mounted server sent a result that cannot be read") from error
+    if method == "tools/call" and call.version.name == table.LEGACY[0]:
+        return decode(raw, type=CallToolResult)  # this version has members that are made of others
     if method == "tools/call":
         return RawResult(raw=raw, is_error=b'"isError"' in bytes(raw) and _head(raw).is_error is True)
     if METHODS[method].is_cacheable if method in METHODS else False:
