@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from secrets import token_hex
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 from weakref import WeakKeyDictionary, WeakSet
 
 from msgspec import Raw, Struct
@@ -27,9 +27,9 @@ from .shapes import MustVisit, read_members, shaped_question
 if TYPE_CHECKING:
     from mcpd.client.session import ServerRequest
     from mcpd.protocol.session import Call
+    from mcpd.protocol.versions.table import Version
     from mcpd.server.context.exchange import Exchange
     from mcpd.server.context.peer import Peer
-    from .relay import Relay
     from .upstream import Upstream
 
 PARKED_SECONDS = 300.0
@@ -39,6 +39,22 @@ TOGETHER_SECONDS = 0.01
 """Questions that arrive within this time are put to the client together."""
 
 _ENDED = "requestState: this round was answered already, or its call has ended; send the request again without it"
+
+
+class Asker(Protocol):
+    """A connection to a mounted server, as the calls on it see it."""
+
+    name: str
+    version: Version
+
+    async def send(self, method: str, members: dict[str, Any], flight: Flight) -> Raw:
+        """Send a request, and return its result."""
+
+    async def ask_client(self, exchange: Exchange, method: str, params: Raw) -> Raw:
+        """Ask the client of a session a question."""
+
+    def seal(self, exchange: Exchange, kept: Mapping[str, Any]) -> str:
+        """Return a state that opens for the same request of the same caller only."""
 
 
 class Flight(Struct, eq=False, weakref=True):
@@ -61,7 +77,7 @@ class Flight(Struct, eq=False, weakref=True):
         """Whether the client waits for an answer; not while its user answers questions between two requests."""
         return self.exchange.call.is_open
 
-    async def ask(self, relay: Relay, asked: ServerRequest) -> Any:
+    async def ask(self, relay: Asker, asked: ServerRequest) -> Any:
         """Ask the client a question of a legacy server, and return its answer."""
         return await relay.ask_client(self.exchange, asked.method, asked.params)
 
@@ -79,7 +95,7 @@ class ParkedCall(Flight):
     timer: asyncio.TimerHandle | None = None
     owner: str = ""
 
-    async def ask(self, relay: Relay, asked: ServerRequest) -> Any:
+    async def ask(self, relay: Asker, asked: ServerRequest) -> Any:
         """Keep a question until a request of the client brings its answer."""
         params = shaped_question(asked.method, asked.params, self.call.version, relay.version)
         self.count += 1
@@ -143,7 +159,7 @@ class Parking:
         # The connections of clients whose end ends their calls.
         self._followed: WeakSet[Any] = WeakSet()
 
-    async def run(self, relay: Relay, method: str, members: dict[str, Any], exchange: Exchange) -> Raw:
+    async def run(self, relay: Asker, method: str, members: dict[str, Any], exchange: Exchange) -> Raw:
         """Send a request, or continue it with the client's answers. Returns the result, or the next questions."""
         params = exchange.call.params
         kept = {} if getattr(params, "request_state", None) is None else exchange.asking.kept
@@ -181,7 +197,7 @@ class Parking:
             parked.timer.cancel()
         return parked
 
-    def _park(self, relay: Relay, parked: ParkedCall) -> Raw:
+    def _park(self, relay: Asker, parked: ParkedCall) -> Raw:
         exchange = parked.exchange
         own = sum(one.owner == parked.owner for one in self.calls.values())
         if own >= MOST_PER_USER or len(self.calls) >= MOST_PER_MOUNT:
@@ -209,7 +225,7 @@ class Parking:
             if parked.peer is peer:
                 self._expire(ticket)
 
-    def _visits(self, relay: Relay, exchange: Exchange, needed: MustVisit) -> Raw:
+    def _visits(self, relay: Asker, exchange: Exchange, needed: MustVisit) -> Raw:
         # The server wants the user to visit pages first; the next request then starts anew.
         requests = {
             f"visit-{number}": {
@@ -221,7 +237,7 @@ class Parking:
         return _required(relay, exchange, requests, {"visits": list(requests)})
 
 
-def _required(relay: Relay, exchange: Exchange, requests: Mapping[str, Any], kept: Mapping[str, Any]) -> Raw:
+def _required(relay: Asker, exchange: Exchange, requests: Mapping[str, Any], kept: Mapping[str, Any]) -> Raw:
     state = relay.seal(exchange, kept)
     return Raw(encode({"resultType": "input_required", "inputRequests": requests, "requestState": state}))
 
