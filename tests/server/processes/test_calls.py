@@ -23,8 +23,6 @@ from mcpd.server.processes import pool
 pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="needs fork and /proc"),
     pytest.mark.medium,
-    # What measures lines handles SIGTERM itself.
-    pytest.mark.unmeasured,
 ]
 
 # -- calls and results ---------------------------------------------------------------------------

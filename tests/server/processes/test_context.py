@@ -19,8 +19,6 @@ from mcpd.protocol.principal import Origin
 pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="needs fork and /proc"),
     pytest.mark.medium,
-    # What measures lines handles SIGTERM itself.
-    pytest.mark.unmeasured,
 ]
 
 ALL: dict[str, Any] = {"elicitation": {}, "sampling": {}, "roots": {"listChanged": False}}

@@ -27,8 +27,6 @@ from mcpd.server.settings import Options
 pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="needs fork and /proc"),
     pytest.mark.medium,
-    # What measures lines handles SIGTERM itself.
-    pytest.mark.unmeasured,
 ]
 
 SERVER = """
