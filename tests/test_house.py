@@ -579,6 +579,8 @@ def test_the_frame_of_the_tests(tmp_path: Path, child: Child, ci: bool) -> None:
 
 # Each with a comment at its place that says why nothing public does.
 PRIVATE_NAMES = {
+    "cli/attach/shim.py: _socket",
+    "cli/attach/shim.py: _socket.socket",
     "server/http/hosted.py: f_locals",
     "server/shutdown.py: _thread",
 }

@@ -54,6 +54,8 @@ _OPENING = Opening()
 class ServerCore:
     """What transports need of a server: connections with its handlers, and settings for all of them."""
 
+    _state_codec: RequestStateCodec | None = None  # made when it is needed
+
     def __init__(
         self,
         name: str,
@@ -99,7 +101,6 @@ class ServerCore:
         self._connections = Announcer(change_bus)
         self._state_keys = state_keys_of(state_key)
         self._codec_getter = self._get_state_codec  # one bound method for all connections
-        self._state_codec: RequestStateCodec | None = None
         self._observers = tuple(observers)
         self._roots_functions: list[Callable[..., Any]] = []
         self._routes: list[Route] = []

@@ -17,7 +17,6 @@ _REAL_TASKS = "a task is to wait for a timer, as calls do"
 
 ALLOWED: dict[str, tuple[int, str]] = {
     "conformance/everything.py": (3, "the official suite asks for tools that take a while"),
-    "tests/cli/attach/test_attach.py": (1, _POLL),
     "tests/cli/test_serve_process.py": (2, _STALLED),
     "tests/server/dispatcher/test_tasks.py": (7, _REAL_TASKS),
     "tests/apps/host/test_official_view.py": (1, _SLOW_ON_PURPOSE),
