@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, Unpack, cast, overload
 
 from msgspec.structs import replace
 
-from mcpd.errors import RegistrationError, as_told, collects
+from mcpd.errors import RegistrationError, as_told, collects, missing_extra
 from mcpd.protocol.printable import printable
 from mcpd.protocol.types.base import Params
 from mcpd.server.extensions.base import Extension
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from mcpd.server.registry.rules import Component, VisibilityRule
     from mcpd.transports.authentication import Authenticator, Protection
     from .http import HttpApp, HttpSettings
-    from .options import MountOptions, RunOptions, ToolOptions
+    from .options import MountOptions, OpenApiOptions, RunOptions, ToolOptions
 
 log = logging.getLogger("mcpd")
 
@@ -262,6 +262,25 @@ class Server(ServerCore):
         from importlib import import_module  # few servers have mounts, and their package is above this one
 
         import_module("mcpd.sources.mounts.mounted").mount(self, name, target, **settings)
+
+    def add_openapi(
+        self, document: str | os.PathLike[str] | Mapping[str, Any], **options: Unpack[OpenApiOptions]
+    ) -> list[str]:
+        """Add the operations of an OpenAPI 3 document as tools, and return their names.
+
+        `document` is a file, a URL or a dict. `base` is the URL of the API, `allow` and `deny` are patterns of
+        operations such as `tag:pets`, `GET /pets/*` or `list_*`, and `prefix` and `rename` change names. `headers`,
+        `query` and `token_file` authorize requests; `forward_headers` and `forward_authorization` pass on headers of
+        the client. `timeout` and `max_bytes` limit a request. Operations that cannot be tools are left out, and
+        `mcpd check` lists them. Needs the extra `openapi`. Raises ConfigurationError.
+        """
+        from importlib import import_module  # few servers have one, and the package is above this one
+
+        try:
+            source: Any = import_module("mcpd.sources.openapi.source")
+        except ModuleNotFoundError as error:
+            raise missing_extra(error, "serving OpenAPI documents", "openapi") from None
+        return source.add(self, document, options)  # type: ignore[no-any-return]
 
     # -- visibility --------------------------------------------------------------------------
 

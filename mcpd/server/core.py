@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, Unpack
 
 from mcpd.errors import RegistrationError
@@ -107,10 +107,7 @@ class ServerCore:
         self.lifespan: Lifespan | None = None
 
         if lifespan is not None:
-            from .lifespan import Lifespan
-
-            self.catalog.lifespan = self.lifespan = own = Lifespan(lifespan, self)
-            self.handlers.wrap(lambda _, handler: own.guard(handler))
+            self._use_lifespan(lifespan)
         self.protect(self.authenticate)
         self.catalog.on_change = self._connections.changed
         self._identity_meta = result_meta(self.identity)
@@ -171,6 +168,18 @@ class ServerCore:
     def add_observer(self, observer: Observer) -> None:
         """Add an observer. It sees the connections and applications that are made from now on."""
         self._observers = (*self._observers, observer)
+
+    def _use_lifespan(self, function: Callable[[Any], AbstractAsyncContextManager[Any]]) -> Lifespan:
+        from .lifespan import Lifespan
+
+        self.catalog.lifespan = self.lifespan = own = Lifespan(function, self)
+        self.handlers.wrap(lambda _, handler: own.guard(handler))
+        return own
+
+    def at_end(self, close: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Call a coroutine function when the server's lifespan ends, for sources that keep connections."""
+        lifespan = self.lifespan or self._use_lifespan(lambda _: nullcontext())
+        lifespan.closing.append(close)
 
     async def open(self) -> None:
         """Start the lifespan now, for programs that embed a server. Otherwise the first call starts it.

@@ -47,6 +47,8 @@ class Lifespan:
         self.function = function
         self._enter = partial(function, server)
         self._where = f"the lifespan of server {server.name!r}"
+        # Called before the context manager is left, for connections of the server's sources.
+        self.closing: list[Callable[[], Coroutine[Any, Any, None]]] = []
         self._life: _Life | None = None
         self._holders: set[object] = set()
         self._lock = Lock()
@@ -151,6 +153,8 @@ class Lifespan:
 
                 # Calls must not find it while the author's code closes it.
                 life.is_open = False
+                for close in self.closing:
+                    await close()
         except BaseException as error:
             if not life.started.done():
                 life.failure = self._why(error)

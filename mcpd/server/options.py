@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from os import PathLike
 from socket import socket
 from typing import Any, Literal, TypedDict
 
@@ -75,3 +76,22 @@ class MountOptions(TypedDict, total=False):
     csp: Literal["deny"] | Sequence[str]
     pin: bool
     task: bool
+
+
+class OpenApiOptions(TypedDict, total=False):
+    """The options of `Server.add_openapi`, which `sources.tables.OpenApiTable` describes."""
+
+    base: str | None
+    prefix: str
+    allow: Sequence[str]
+    deny: Sequence[str]
+    rename: Mapping[str, str]
+    always_load: Sequence[str]
+    headers: Mapping[str, str]
+    query: Mapping[str, str]
+    token_file: str | PathLike[str] | None
+    forward_headers: Sequence[str]
+    forward_authorization: bool
+    timeout: float
+    max_bytes: int
+    output_schemas: bool

@@ -243,6 +243,41 @@ class SkillsTable(_Table, frozen=True):
     exclude: _Exclude = ()
 
 
+_Patterns = Annotated[
+    tuple[str, ...], Meta(description="Patterns of operations: a name, tag:NAME, METHOD, /path/* or METHOD /path/*.")
+]
+
+
+class OpenApiTable(_Table, frozen=True):
+    """`[openapi.NAME]`: an HTTP API whose operations are tools. Also the options of `Server.add_openapi`."""
+
+    document: Annotated[str, Meta(description="The OpenAPI document: a file, or its URL.")] = ""
+    base: Annotated[
+        str | None, Meta(description="The URL of the API; by default the first server that the document names.")
+    ] = None
+    prefix: Annotated[
+        str | None, Meta(description="Precedes the names of tools; by default NAME and an underscore.")
+    ] = None
+    allow: _Patterns = ()
+    deny: _Patterns = ()
+    rename: Annotated[dict[str, str], Meta(description="New names of tools, by operationId or name.")] = {}
+    always_load: _Patterns = ()
+    headers: Annotated[
+        dict[str, str], Meta(description="Headers of each request, such as ${NAME} of the environment.")
+    ] = {}
+    query: Annotated[dict[str, str], Meta(description="Query parameters of each request.")] = {}
+    token_file: Annotated[str | None, Meta(description="A file with a bearer token, read for each request.")] = None
+    forward_headers: Annotated[
+        tuple[str, ...], Meta(description="Headers of the client that are passed on to the API.")
+    ] = ()
+    forward_authorization: Annotated[bool, Meta(description="Pass on the client's Authorization header.")] = False
+    timeout: Annotated[float, Meta(gt=0, description="Time limit of a request, in seconds.")] = 60.0
+    max_bytes: Annotated[int, Meta(ge=1, description="The largest response, in bytes.")] = 4 * 1024 * 1024
+    output_schemas: Annotated[
+        bool, Meta(description="Give tools output schemas. Responses that do not fit them are errors.")
+    ] = True
+
+
 class Configuration(_Table, frozen=True):
     """The whole file. The defaults are the settings of a folder without one."""
 
@@ -275,3 +310,4 @@ class Configuration(_Table, frozen=True):
     prompts: _PromptsTable = _PromptsTable()
     skills: SkillsTable = SkillsTable()
     docs: DocsTable = DocsTable()
+    openapi: Annotated[dict[str, OpenApiTable], Meta(description="HTTP APIs whose operations are tools.")] = {}

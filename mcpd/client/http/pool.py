@@ -21,6 +21,7 @@ from io import BytesIO
 from typing import Any, TypeAlias, cast
 
 import aiohttp
+from aiohttp.abc import AbstractResolver
 from yarl import URL
 
 from mcpd import __version__
@@ -36,6 +37,7 @@ _SAME_METHOD = frozenset((301, 302, 307, 308))
 _PERMANENT = frozenset((301, 308))
 _REDIRECTS = _SAME_METHOD | {303}
 _STREAMED_BYTES = 1024 * 1024
+_MOST_REDIRECTS = 100
 
 
 class HttpPool:
@@ -52,6 +54,8 @@ class HttpPool:
         """The name of the server in errors. It has no query, which may contain a secret."""
         self.may_follow: Callable[[str], bool] | None = None
         """Called with the URL of each redirect within the origin: whether to follow it."""
+        self.resolver: AbstractResolver | None = None
+        """Resolves the host, instead of the system. Must be set before `open`."""
         self._permanent_redirects: dict[URL, URL] = {}
         self._session: aiohttp.ClientSession | None = None
 
@@ -65,7 +69,7 @@ class HttpPool:
             if is_secure:
                 raise ConfigurationError("TLS over a unix socket is not supported: use http:// in the URL")
         else:
-            connector = _TcpPool(limit=0, ssl=context)
+            connector = _TcpPool(limit=0, ssl=context, resolver=self.resolver, use_dns_cache=self.resolver is None)
 
         proxy = proxy_for(self.url) if options.proxies and options.socket is None else None
         self._session = aiohttp.ClientSession(
@@ -128,7 +132,7 @@ class HttpPool:
             raise HttpError(
                 f"{self.name} answers {method} with {status}, a redirect to GET {shown}, which is not followed", status
             )
-        if status in _PERMANENT:
+        if status in _PERMANENT and len(self._permanent_redirects) < _MOST_REDIRECTS:
             # RFC 9110 15.4.2, 15.4.9: permanent, so the next request goes there directly.
             self._permanent_redirects[url] = following
         return following

@@ -102,6 +102,24 @@ class JsonSchema:
                 break
         return texts
 
+    def read_arguments(self, raw: bytes | Raw) -> Values:
+        """Return arguments that fit, with small mistakes of models corrected. Raises ArgumentsError otherwise, and
+        InvalidParams if they are not an object.
+        """
+        arguments = read_object(raw, "arguments")
+        written = bytes(raw)
+        # Each bracket is at most one level, and most arguments have few.
+        is_flat = written.count(b"{") + written.count(b"[") < MOST_LEVELS
+        problems = self.problems(arguments, is_flat=is_flat)
+        if problems and (is_flat or self.can_check(arguments)):
+            repaired = coerce(arguments, self.schema)
+            if repaired is not arguments:
+                # Levels are counted again, because strings parsed as JSON may have added some.
+                arguments, problems = repaired, self.problems(repaired)
+        if problems:
+            raise ArgumentsError("\n".join(problems))
+        return arguments
+
     @staticmethod
     def can_check(value: Any) -> bool:
         """Return whether a value has few enough levels to be checked.
@@ -174,27 +192,12 @@ class SchemaCallee:
         """Validate the arguments and call the function. Raises ArgumentsError, or InvalidParams if they are not an
         object.
         """
-        return self._inner.call_values({self._parameter: self._read(raw)}, context)
+        return self._inner.call_values({self._parameter: self._schema.read_arguments(raw)}, context)
 
     def check(self, raw: bytes | Raw) -> None:
         """Validate the arguments, as `call` does."""
-        self._read(raw)
+        self._schema.read_arguments(raw)
 
     def call_strings(self, values: Mapping[str, str | None], context: Any = None) -> Any:
         """As `call`, with arguments given as strings."""
         return self.call(encode(dict(values)), context)
-
-    def _read(self, raw: bytes | Raw) -> Values:
-        arguments = read_object(raw, "arguments")
-        written = bytes(raw)
-        # Each bracket is at most one level, and most arguments have few.
-        is_flat = written.count(b"{") + written.count(b"[") < MOST_LEVELS
-        problems = self._schema.problems(arguments, is_flat=is_flat)
-        if problems and (is_flat or self._schema.can_check(arguments)):
-            repaired = coerce(arguments, self.input_schema)
-            if repaired is not arguments:
-                # Levels are counted again, because strings parsed as JSON may have added some.
-                arguments, problems = repaired, self._schema.problems(repaired)
-        if problems:
-            raise ArgumentsError("\n".join(problems))
-        return arguments

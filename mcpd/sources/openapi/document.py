@@ -1,0 +1,149 @@
+"""Reads an OpenAPI document, JSON or YAML. References are resolved by the library `referencing`.
+
+A document is not trusted: nothing is fetched or opened for a reference, so a document of several files must be bundled.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, TypeAlias
+from urllib.parse import urljoin
+
+from msgspec import DecodeError, Struct
+from msgspec.json import decode
+from referencing import Registry
+from referencing.exceptions import Unresolvable
+from referencing.jsonschema import DRAFT202012
+
+from mcpd.errors import ConfigurationError
+from mcpd.protocol.printable import printable
+
+# A resolver of `referencing` for a place in the document.
+Resolver: TypeAlias = Any
+
+MAX_BYTES: Final = 64 * 1024 * 1024
+_MOST_STEPS: Final = 20
+_METHODS: Final = ("get", "put", "post", "delete", "patch", "head", "options", "trace", "query")
+
+
+class Unusable(Exception):
+    """A part of a document cannot be used. The text says why."""
+
+
+class Node(Struct, frozen=True):
+    """An object in a document. Members that are references are followed; raises Unusable if that is not possible."""
+
+    content: Mapping[str, Any]
+    resolver: Resolver
+
+    def get(self, name: str) -> Node:
+        """Return a member that is an object, or {}."""
+        found = self.content.get(name)
+        return resolved(found if isinstance(found, dict) else {}, self.resolver)
+
+    def items(self, name: str) -> list[Node]:
+        """Return the objects in a list, or []."""
+        found = self.content.get(name)
+        given: list[Any] = found if isinstance(found, list) else []
+        return [resolved(each, self.resolver) for each in given if isinstance(each, dict)]
+
+    def text(self, name: str) -> str:
+        """Return a member that is text, without control characters, or ""."""
+        found = self.content.get(name)
+        return re.sub(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]", "", found).strip() if isinstance(found, str) else ""
+
+
+def resolved(content: Mapping[str, Any], resolver: Resolver) -> Node:
+    """Return what an object stands for, if it is a reference. Raises Unusable."""
+    for _ in range(_MOST_STEPS):
+        reference = content.get("$ref")
+        if not isinstance(reference, str):
+            return Node(content, resolver)
+        content, resolver = look_up(reference, resolver)
+        if not isinstance(content, dict):
+            raise Unusable(f"the reference {printable(reference, 100)} does not lead to an object")
+    raise Unusable(f"the reference {printable(reference, 100)} leads in a circle")
+
+
+def look_up(reference: str, resolver: Resolver) -> tuple[Any, Resolver]:
+    """Return the part of a document that a reference names, and its resolver. Raises Unusable."""
+    try:
+        found = resolver.lookup(reference)
+    except (Unresolvable, LookupError, ValueError, TypeError, AttributeError):
+        why = (
+            "it leads to nothing" if reference.startswith("#") else "it leaves the document; bundle its files into one"
+        )
+        raise Unusable(f"the reference {printable(reference, 100)} cannot be followed: {why}") from None
+    return found.contents, found.resolver
+
+
+class Document:
+    """An OpenAPI 3 document. `url` is its URL, or "" if it is not from a URL. Raises ConfigurationError."""
+
+    def __init__(self, content: Any, where: str, url: str = "") -> None:
+        if not isinstance(content, dict):
+            raise ConfigurationError(f"{where}: an OpenAPI document is an object, not a {type(content).__name__}")
+        version = str(content.get("openapi", ""))
+        if "swagger" in content:
+            text = f"{where} is Swagger {printable(content['swagger'], 20)}, which is not supported"
+            raise ConfigurationError(f"{text}: convert it to OpenAPI 3, for example with npx swagger2openapi {where}")
+        if not version.startswith(("3.0", "3.1", "3.2")):
+            what = f"openapi: {printable(version, 20)}" if version else "no member openapi"
+            raise ConfigurationError(f"{where} has {what}: OpenAPI 3.0, 3.1 and 3.2 are supported")
+        self.where, self.url = where, url
+        self.is_old = version.startswith("3.0")
+        registry = Registry[Any]().with_resource("", DRAFT202012.create_resource(content))
+        self.root = Node(content, registry.resolver())
+
+    def operations(self) -> Iterator[tuple[str, str, Node, list[Node] | Unusable]]:
+        """Yield the method, path and content of each operation, with the parameters of its path or why not."""
+        paths = self.root.content.get("paths")
+        for path, given in paths.items() if isinstance(paths, dict) else ():
+            item = given if isinstance(given, dict) else {}
+            shared: list[Node] | Unusable
+            try:
+                node = resolved(item, self.root.resolver)
+                node = Node({**node.content, **item}, node.resolver)
+                shared = node.items("parameters")
+            except Unusable as error:
+                node, shared = Node(item, self.root.resolver), error
+            for method in _METHODS:
+                if isinstance(node.content.get(method), dict):
+                    yield method, str(path), Node(node.content[method], node.resolver), shared
+
+    def server(self, content: Mapping[str, Any] | None = None) -> str:
+        """Return the URL of the first server that the document, or an operation in it, names; "" without one."""
+        servers = (self.root.content if content is None else content).get("servers")
+        first: Any = servers[0] if isinstance(servers, list) and servers else None
+        url = first.get("url") if isinstance(first, dict) else None
+        if not isinstance(url, str) or not (self.url or "://" in url):
+            return ""
+        variables = first.get("variables")
+
+        def value(found: re.Match[str]) -> str:
+            variable = variables.get(found[1]) if isinstance(variables, dict) else None
+            return str(variable.get("default", found[0])) if isinstance(variable, dict) else found[0]
+
+        return urljoin(self.url, re.sub(r"\{([^{}]*)\}", value, url)).rstrip("/")
+
+
+def parsed(data: bytes, where: str) -> Any:
+    """Return the content of a JSON or YAML document. Raises ConfigurationError."""
+    import yaml
+
+    class Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
+        pass
+
+    try:
+        if data.lstrip()[:1] == b"{":
+            return decode(data)
+        # As in YAML 1.2, dates are text, and so is `no`, which is Norway in lists of countries.
+        Loader.yaml_implicit_resolvers = {
+            first: [(tag, pattern) for tag, pattern in resolvers if not tag.endswith((":bool", ":timestamp"))]
+            for first, resolvers in Loader.yaml_implicit_resolvers.items()
+        }
+        Loader.add_implicit_resolver("tag:yaml.org,2002:bool", re.compile("^(?:true|false)$"), ["t", "f"])
+        return yaml.load(data, Loader=Loader)
+    except (DecodeError, yaml.YAMLError, RecursionError, ValueError) as error:
+        raise ConfigurationError(f"{where} is neither JSON nor YAML: {printable(error, 300)}") from None

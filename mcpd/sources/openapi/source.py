@@ -1,0 +1,193 @@
+"""Adds the operations of an OpenAPI document to a server as tools.
+
+An API receives the arguments of a call, the headers and query parameters that the operator has set, and the headers of
+the caller that the operator has named. The operator's values are removed from responses.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import re
+from collections.abc import Mapping
+from typing import Any, cast
+
+from msgspec import Raw
+from msgspec.structs import replace
+
+from mcpd.auth.fetch import FetchError, Limits, fetch, reach_from
+from mcpd.client.http.options import checked
+from mcpd.errors import ConfigurationError, McpdError, ToolError
+from mcpd.protocol.printable import printable
+from mcpd.protocol.types.features import CallToolResult, Tool
+from mcpd.server import Server
+from mcpd.server.context.exchange import Exchange
+from mcpd.server.metadata import tagged
+from mcpd.server.registry.entries import Entries
+from mcpd.server.registry.tools import FunctionTool, failed
+from mcpd.sources.tables import OpenApiTable
+from .api import Api, checked_base
+from .document import MAX_BYTES, Document, parsed
+from .operations import NOT_FORWARDED, Operation, operations_of
+from .requests import request_for
+from .responses import result_of
+
+log = logging.getLogger("mcpd")
+
+# Shorter values may occur in a response by chance.
+_LEAST_SECRET = 6
+
+
+def add(server: Server, document: str | os.PathLike[str] | Mapping[str, Any], options: Mapping[str, Any]) -> list[str]:
+    """Add the operations of a document to a server, and return the names of the tools. See `Server.add_openapi`."""
+    return _add(server, _read(document), OpenApiTable(**options))
+
+
+def make_server(document: str, options: Mapping[str, Any]) -> Server:
+    """Return a server for one document. Raises ConfigurationError."""
+    found = _read(document)
+    info = found.root.get("info")
+    title = info.text("title")
+    name = re.sub(r"[^A-Za-z0-9]+", "-", title).strip("-").lower() or "openapi"
+    server = Server(name, version=info.text("version") or "0.0.0", title=title or None)
+    _add(server, found, OpenApiTable(**options))
+    return server
+
+
+def _read(document: str | os.PathLike[str] | Mapping[str, Any]) -> Document:
+    if isinstance(document, Mapping):
+        return Document(dict(document), "the document")
+    where = os.fspath(document).removeprefix("openapi:")
+    try:
+        if where.startswith(("http://", "https://")):
+            return Document(parsed(asyncio.run(_fetched(where)), where), where, where)
+        with open(where, "rb") as file:
+            data = file.read(MAX_BYTES + 1)
+    except (OSError, FetchError, RuntimeError) as error:
+        why = getattr(error, "strerror", None) or error
+        raise ConfigurationError(f"the OpenAPI document {where} cannot be read: {why}") from None
+    if len(data) > MAX_BYTES:
+        raise ConfigurationError(f"{where} is larger than {MAX_BYTES:,} bytes")
+    return Document(parsed(data, where), where)
+
+
+async def _fetched(url: str) -> bytes:
+    response = await fetch(url, reach=await reach_from(url), limits=Limits(max_bytes=MAX_BYTES, seconds=30.0))
+    if response.status != 200:
+        raise FetchError("the document", url, f"it answers {response.status}", status=response.status)
+    return response.body
+
+
+def _expanded(texts: Mapping[str, str]) -> dict[str, str]:
+    # Replace `${NAME}` and `${NAME:-default}`. Raises ConfigurationError for a variable that is not set.
+    def value(found: re.Match[str]) -> str:
+        there = os.environ.get(found[1]) or found[2]
+        if there is None:
+            raise ConfigurationError(f"openapi: the environment variable {found[1]} is not set")
+        return there
+
+    return {name: re.sub(r"\$\{(\w+)(?::-([^}]*))?\}", value, text) for name, text in texts.items()}
+
+
+def _add(server: Server, document: Document, table: OpenApiTable) -> list[str]:
+    for name in table.forward_headers:
+        if NOT_FORWARDED.fullmatch(name):
+            raise ConfigurationError(f"openapi, forward_headers: {printable(name)} is never passed on")
+    base = table.base or document.server()
+    if not base:
+        raise ConfigurationError(f"{document.where} names no URL of a server: pass --base URL, or base= in Python")
+    base = checked_base(_expanded({"base": base})["base"] if table.base else base)
+    headers = checked(_expanded(table.headers), "openapi, headers")
+    is_named = table.base is not None or document.url.startswith(f"{base}/")
+    table = replace(table, base=base, headers=headers, query=_expanded(table.query))
+    operations, problems = operations_of(document, table, base)
+    api = Api(base, document.root.get("info").text("title"), table.timeout, table.max_bytes, is_named=is_named)
+    caller = _Caller(api, table)
+    tools = [_tool(server, each, caller, is_pinned=each.matches(table.always_load)) for each in operations]
+    server.replace(f"openapi {table.prefix or document.where}", Entries(tools=tools, problems=problems))
+    server.at_end(api.aclose)
+    return [tool.key for tool in tools]
+
+
+class _Caller:
+    # Calls operations of one API.
+    def __init__(self, api: Api, table: OpenApiTable) -> None:
+        self._api = api
+        self._table = table
+        self._forwarded = {name.lower() for name in table.forward_headers}
+        self._forwarded |= {"authorization"} if table.forward_authorization else set()
+        values = (*table.headers.values(), *table.query.values())
+        # `Bearer TOKEN` has two parts, and an API may repeat the second one.
+        self._secrets = {part for value in values for part in (value, value.rpartition(" ")[2])}
+
+    async def call(self, operation: Operation, arguments: Mapping[str, Any], exchange: Exchange) -> CallToolResult:
+        request = request_for(operation, arguments, self._table.query)
+        headers = {**self._of_caller(exchange), **request.headers, **self._table.headers}
+        secrets = self._secrets
+        if self._table.token_file is not None:
+            token = self._token(self._table.token_file)
+            headers["Authorization"] = f"Bearer {token}"
+            secrets = secrets | {token}
+        try:
+            response = await self._api.request(request.method, request.target, headers, request.body)
+        except McpdError as error:
+            return failed(f"{request.method} {operation.path}: {error}")
+        body = response.body
+        for secret in secrets:
+            body = body.replace(secret.encode(), b"***") if len(secret) >= _LEAST_SECRET else body
+        return result_of(operation, replace(response, body=body))
+
+    def _of_caller(self, exchange: Exchange) -> dict[str, str]:
+        if not self._forwarded:
+            return {}
+        fields = ((name.decode("latin-1").lower(), value) for name, value in exchange.origin.fields)
+        return {name: value.decode("latin-1") for name, value in fields if name in self._forwarded}
+
+    def _token(self, path: str | os.PathLike[str]) -> str:
+        # The file is read for each request: it may be replaced at any time.
+        try:
+            with open(os.path.expanduser(path), encoding="ascii") as file:
+                token = file.read(65_536).strip()
+        except (OSError, ValueError) as error:
+            token = ""
+            log.error("openapi: the token file %s cannot be read: %s", printable(path), printable(error))
+        if not token or not token.isprintable():
+            raise ToolError("the token file of the API cannot be used; details are in the server's log")
+        return token
+
+
+class _OperationCallee:
+    # An operation as the callee of a `FunctionTool`.
+    is_async = True
+    parameters = ()
+    returns = output_type = None
+    description = ""
+
+    def __init__(self, operation: Operation, caller: _Caller) -> None:
+        self.input_schema, self.output_schema = operation.input_schema, operation.output_schema
+        self.function = self.call
+        self._operation = operation
+        self._caller = caller
+
+    async def call(self, raw: Raw, exchange: Exchange) -> CallToolResult:
+        arguments = self._operation.input_check.read_arguments(raw)
+        return await self._caller.call(self._operation, arguments, exchange)
+
+
+def _tool(server: Server, operation: Operation, caller: _Caller, *, is_pinned: bool) -> FunctionTool:
+    meta: Any = {"anthropic/alwaysLoad": True} if is_pinned else None
+    tool = Tool(
+        name=operation.name,
+        title=operation.title or None,
+        description=operation.description,
+        annotations=operation.annotations,
+        input_schema=operation.input_schema,
+        output_schema=operation.output_schema,
+        meta=tagged(meta, {"tags": operation.tags}, operation.name),
+    )
+    entry = FunctionTool(tool, cast("Any", _OperationCallee(operation, caller)), check_output=lambda content: [])
+    entry.tags = frozenset(operation.tags)
+    entry.wraps_for = frozenset(each.id for each in server.extensions.values() if each.wraps_values)
+    entry.active_extensions = server.catalog.active_extensions
+    return entry
