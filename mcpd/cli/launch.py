@@ -186,7 +186,10 @@ def _targets(options: Options) -> list[Found]:
 
     if options.demo and options.target is not None:
         raise ConfigurationError(f"--demo serves the demo server of mcpd: leave out {options.target} or --demo")
-    found = [find(each) for each in (DEMO if options.demo else options.target, *options.more_targets)]
+    openapi = {"base": options.base, "allow": options.operations, "token_file": options.api_token_file}
+    found = [find(each, openapi) for each in (DEMO if options.demo else options.target, *options.more_targets)]
+    if options.base is not None and sum(each.openapi is not None for each in found) != 1:
+        raise ConfigurationError("--base requires one target that is an OpenAPI document")
     options.target = found[0].name
     return found
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from msgspec import Struct
 
-from mcpd.errors import ConfigurationError
+from mcpd.errors import ConfigurationError, missing_extra
 from mcpd.protocol.defaults import DEMO
 from mcpd.protocol.printable import printable
 from mcpd.server import Server
@@ -51,21 +51,32 @@ class Found(Struct, frozen=True):
     place: ServerFolder | None = None
     # The content of the folder's mcpd.toml, if it has one.
     configuration: Configuration | None = None
+    # Options for an OpenAPI document; None if TARGET is something else.
+    openapi: Mapping[str, Any] | None = None
 
 
-def find(target: str | None) -> Found:
+def find(target: str | None, options: Mapping[str, Any] = {}) -> Found:
     """Find what a target names; None means the current server folder or the demo server.
 
+    `options` are those of `mcpd serve` for OpenAPI documents.
     Raises ConfigurationError if mcpd.toml is invalid, or if the target was probably forgotten (`folder_here`).
     """
     place = _place_of(target)
     if target is None and place is None:
         target = DEMO
     if place is None or not place.file:
-        return Found(target, place)
+        return Found(target, place, openapi=_openapi_options(target, options))
     from mcpd.sources.configuration import read
 
     return Found(target, place, read(place.file))
+
+
+def _openapi_options(target: str | None, options: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    if target is None or not target.endswith((".json", ".yaml", ".yml")) and not target.startswith("openapi:"):
+        return None
+    from mcpd.sources.lookup import is_openapi
+
+    return {name: value for name, value in options.items() if value} if is_openapi(target) else None
 
 
 def _place_of(target: str | None) -> ServerFolder | None:
@@ -128,6 +139,13 @@ def _load(
         from mcpd.sources.demo import make_server
 
         return make_server()
+    if found.openapi is not None:
+        try:
+            from mcpd.sources.openapi.source import make_server as make_openapi_server
+        except ModuleNotFoundError as error:
+            raise missing_extra(error, "serving OpenAPI documents", "openapi") from None
+
+        return make_openapi_server(target, found.openapi)
     with ImportWatch(loaded_by) as watch:
         # Programs read their arguments in `main()` or while they are imported.
         sys.argv = [split(target)[0], *arguments]

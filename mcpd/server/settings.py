@@ -372,6 +372,24 @@ class Options(Settings, kw_only=True):
         ),
     ] = MAX_FRAME_BYTES
     control: Annotated[str, _CONTROL] = "auto"
+    base: Annotated[
+        str | None,
+        Option(
+            "--base", "OpenAPI", "Set the URL of the API that an OpenAPI document describes.", "URL", is_common=True
+        ),
+    ] = None
+    operations: Annotated[
+        tuple[str, ...],
+        Option(
+            "--operations",
+            "OpenAPI",
+            "Serve only these operations of a document, for example tag:pets or 'GET /pets/*'. Can be repeated.",
+            "PATTERN",
+        ),
+    ] = ()
+    api_token_file: Annotated[
+        str | None, Option("--api-token-file", "OpenAPI", "Send the bearer token in this file to the API.", "FILE")
+    ] = None
     demo: Annotated[
         bool, Option("--demo", "Other", "Serve the demo server of mcpd instead of a TARGET.", is_common=True)
     ] = False

@@ -18,7 +18,7 @@ from mcpd.errors import ConfigurationError
 from mcpd.protocol.printable import printable
 from mcpd.server.settings import Option, command_options, parse_size
 from .lookup import FILE, FOLDERS
-from .tables import DOING, PROFILES, Configuration, ToolTable, pattern_message
+from .tables import DOING, PROFILES, Configuration, OpenApiTable, ToolTable, pattern_message
 
 _MAX_BYTES = 1024 * 1024
 
@@ -36,9 +36,12 @@ def read(path: str) -> Configuration:
     _check_folders(found, report)
     _check_tools(found.docs.tools, report)
     serve = _serve_values(found.serve, report)
+    openapi = {
+        name: _converted(table, OpenApiTable, report, ("openapi", name)) for name, table in found.openapi.items()
+    }
     if problems:
         raise ConfigurationError("\n".join(f"{shown}, line {line}: {what}" for line, what in sorted(problems)))
-    return msgspec.structs.replace(found, serve=serve)
+    return msgspec.structs.replace(found, serve=serve, openapi=openapi)
 
 
 def _load(path: str, shown: str) -> tuple[str, dict[str, Any], tuple[str, ...]]:
@@ -68,7 +71,11 @@ def _load(path: str, shown: str) -> tuple[str, dict[str, Any], tuple[str, ...]]:
 
 def _converted(members: dict[str, Any], kind: Any, report: Any, above: tuple[str, ...] = ()) -> Any:
     # Convert the table at the path `above` to its struct. Invalid members are removed and reported.
-    members = msgspec.convert(members, dict[str, Any])
+    try:
+        members = msgspec.convert(members, dict[str, Any])
+    except msgspec.ValidationError:
+        report(above, f"{'.'.join(above)}: expected a table")
+        members = {}
     for _ in range(1000):
         try:
             return msgspec.convert(members, kind)

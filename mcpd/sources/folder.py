@@ -11,14 +11,14 @@ import os
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from mcpd.errors import ConfigurationError
+from mcpd.errors import ConfigurationError, missing_extra
 from mcpd.protocol.printable import printable
 from mcpd.server import Server
 from mcpd.server.registry.entries import Entries, Problem, PromptEntry, ResourceEntry, TemplateEntry, ToolEntry
 from .configuration import read
 from .files import Report, uri_name
 from .lookup import FILE, FOLDERS, ServerFolder
-from .tables import Configuration
+from .tables import Configuration, OpenApiTable
 
 if TYPE_CHECKING:
     from mcpd.server.extensions.ui.apps import AppEntry
@@ -62,6 +62,8 @@ class Folder:
         _check(place, self.configuration)
         self._code = self._make_code()
         self.server = self._make_server()
+        for name, table in self.configuration.openapi.items():
+            _add_openapi(self.server, self.root, name, table)
         self.server.replace(self.owner, self.load())
 
     def load(self) -> Entries:
@@ -210,6 +212,15 @@ class Folder:
             self.docs = Tree(self.server, self.root, self._folder("docs"), self.configuration.docs)
         self.docs.scan(report)
         return self.docs
+
+
+def _add_openapi(server: Server, root: str, name: str, table: OpenApiTable) -> None:
+    try:
+        from mcpd.sources.openapi.source import add_table
+    except ModuleNotFoundError as error:
+        raise missing_extra(error, f"[openapi.{name}]", "openapi") from None
+
+    add_table(server, root, name, table)
 
 
 # A folder with such files is probably meant to be a folder of documents.

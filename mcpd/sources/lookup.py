@@ -73,6 +73,17 @@ def folder_here(*, has_demo: bool = True) -> ServerFolder | None:
     return ServerFolder(here, is_trusted=False, ignored_file=others) if is_folder else None
 
 
+def is_openapi(target: str) -> bool:
+    """Return whether a target is an OpenAPI document: `openapi:PLACE`, a JSON or YAML file, or the URL of one."""
+    if "://" in target or target.startswith("openapi:"):
+        return True
+    try:
+        with open(target, "rb") as file:
+            return re.search(rb"""["']?(?:openapi|swagger)["']?\s*:\s*["']?\d""", file.read()) is not None
+    except OSError:
+        return False
+
+
 def _servers_in(folder: str) -> list[str]:
     # Return the names of Python files that create a server and of folders with an `mcpd.toml`.
     try:

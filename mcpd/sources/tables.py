@@ -310,4 +310,4 @@ class Configuration(_Table, frozen=True):
     prompts: _PromptsTable = _PromptsTable()
     skills: SkillsTable = SkillsTable()
     docs: DocsTable = DocsTable()
-    openapi: Annotated[dict[str, OpenApiTable], Meta(description="HTTP APIs whose operations are tools.")] = {}
+    openapi: Annotated[dict[str, Any], Meta(description="HTTP APIs whose operations are tools.")] = {}

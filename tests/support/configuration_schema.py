@@ -13,7 +13,7 @@ import msgspec
 
 from mcpd.sources.configuration import serve_keys
 from mcpd.sources.scaffold import shipped_file
-from mcpd.sources.tables import PROFILES, Configuration, ToolTable
+from mcpd.sources.tables import PROFILES, Configuration, OpenApiTable, ToolTable
 
 __all__ = ["written"]
 
@@ -46,6 +46,8 @@ def _configuration_schema() -> dict[str, Any]:
         **whole[asked["$ref"].rpartition("/")[2]],
         "description": inner["introspection"]["description"],
     }
+    (table,), tables = msgspec.json.schema_components([OpenApiTable])
+    properties["openapi"]["additionalProperties"] = _without_defaults(tables[table["$ref"].rpartition("/")[2]])
     docs = properties["docs"]["properties"]
     docs["tools"], argument = _tools_schema(docs["tools"])
     return {

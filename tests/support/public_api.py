@@ -47,6 +47,7 @@ OPTIONS = (
     "mcpd.server.options:ToolOptions",
     "mcpd.server.options:MountOptions",
     "mcpd.server.options:RunOptions",
+    "mcpd.server.options:OpenApiOptions",
     "mcpd.server.context.questions:SamplingOptions",
 )
 TESTS = Path(__file__).resolve().parent.parent

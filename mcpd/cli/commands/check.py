@@ -21,7 +21,7 @@ from mcpd.cli.options import demo_option, flag_option, json_option, or_demo, par
 from mcpd.cli.programs import list_offers
 from mcpd.cli.talk.terminal import first_line
 from mcpd.cli.talk.words import note
-from mcpd.cli.target import find, load_caught, prepare_scripts, split
+from mcpd.cli.target import Found, find, load_caught, prepare_scripts, split
 from mcpd.cli.target_errors import is_own
 from mcpd.errors import NAMESAKE, ConfigurationError, collecting
 from mcpd.protocol.defaults import DEMO
@@ -102,6 +102,8 @@ _PARAMETERS: list[click.Parameter] = [
     parameter("tokens_file", *command_options()["tokens_file"], None),
     parameter("log_level", *command_options()["log_level"], "error"),
     parameter("no_compat", *command_options()["no_compat"], False),
+    parameter("base", *command_options()["base"], None),
+    parameter("operations", *command_options()["operations"], ()),
     click.Argument(["arguments"], nargs=-1),
 ]
 
@@ -118,6 +120,8 @@ def check_command(
     demo: bool,
     tokens_file: str | None,
     no_compat: bool,
+    base: str | None,
+    operations: tuple[str, ...],
     arguments: tuple[str, ...],
 ) -> int:
     target = or_demo(target, demo)
@@ -132,7 +136,7 @@ def check_command(
         # With --json, stdout must not contain what the author's code prints while it is loaded.
         with redirect_stdout(sys.stderr) if as_json else nullcontext(), closing(_LogCollector()) as collector:
             with collecting(lambda error: refused.append(_refusal(target, error))):
-                server = _load(target, no_compat, arguments)
+                server = _load(find(target, {"base": base, "allow": operations}), no_compat, arguments)
             report.problems = [*refused, *_problems(server, collector, _principals(target, tokens_file, server))]
         if lock is not None and not (write and refused):
             _compare(server, lock, write, report)
@@ -158,8 +162,7 @@ def check_command(
     return 1 if has_failed or not report.is_approved else 0
 
 
-def _load(target: str | None, no_compat: bool, arguments: tuple[str, ...]) -> Server:
-    found = find(target)
+def _load(found: Found, no_compat: bool, arguments: tuple[str, ...]) -> Server:
     left_out = prepare_scripts([found])
     server, _ = load_caught(found, arguments, is_compatible=not no_compat, left_out=left_out)
     list_offers(server)

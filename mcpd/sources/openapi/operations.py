@@ -77,6 +77,7 @@ class Operation(Struct, frozen=True, kw_only=True):
     title: str
     description: str
     tags: tuple[str, ...]
+    is_pinned: bool
     parameters: tuple[Parameter, ...]
     body: Body | None
     input_schema: Schema
@@ -95,10 +96,6 @@ class Operation(Struct, frozen=True, kw_only=True):
             idempotent_hint=self.method in ("put", "delete"),
             open_world_hint=True,
         )
-
-    def matches(self, patterns: Sequence[str]) -> bool:
-        """Return whether one of these patterns of names, tags, methods and paths matches."""
-        return any(_matches(each, self.method, self.path, self.tags, (self.name,)) for each in patterns)
 
 
 def operations_of(document: Document, table: OpenApiTable, base: str) -> tuple[list[Operation], list[Problem]]:
@@ -121,7 +118,8 @@ def operations_of(document: Document, table: OpenApiTable, base: str) -> tuple[l
         try:
             if isinstance(shared, Unusable):
                 raise shared
-            found.append(reader.operation(name, tags, shared, base))
+            is_pinned = any(_matches(each, method, path, tags, (name, given)) for each in table.always_load)
+            found.append(reader.operation(name, tags, shared, base, is_pinned=is_pinned))
         except Unusable as error:
             problems.append(Problem(where, f"{error}; it is left out"))
         problems += [Problem(where, text, is_error=False) for text in reader.warnings]
@@ -176,7 +174,9 @@ class _Reader:
         self._required: list[str] = []
         self.warnings: list[str] = []
 
-    def operation(self, name: str, tags: tuple[str, ...], shared: Sequence[Node], base: str) -> Operation:
+    def operation(
+        self, name: str, tags: tuple[str, ...], shared: Sequence[Node], base: str, *, is_pinned: bool
+    ) -> Operation:
         server = self._document.server(self._node.content)
         if server not in ("", base, self._document.server()):
             raise Unusable(f"its server is {printable(server, 100)}; add the document again with that base URL")
@@ -196,7 +196,8 @@ class _Reader:
             whole = f"{whole[:_MOST_DESCRIPTION].rpartition(' ')[0]} …"
         return Operation(
             method=self._method, path=self._path, name=f"{self._table.prefix or ''}{name}", title=title,
-            description=whole, tags=tags, parameters=parameters, body=body, input_schema=schema, input_check=check,
+            description=whole, tags=tags, is_pinned=is_pinned, parameters=parameters, body=body,
+            input_schema=schema, input_check=check,
             output_schema=output and output[0], output_check=output and output[1],
         )  # fmt: skip
 

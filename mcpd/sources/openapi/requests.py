@@ -58,13 +58,15 @@ def request_for(operation: Operation, arguments: Mapping[str, Any], query: Mappi
                 raise ToolError(f"{parameter.argument}: it {problem}, so it cannot be a part of a path")
             path[parameter.name] = quote(text, safe="")
 
-    target = re.sub(r"\{([^{}]*)\}", lambda found: path[found[1]], quote(operation.path, safe="/{}:@!$&'()*+,;=~%"))
+    target = re.sub(r"\{([^{}]*)\}", lambda found: path[found[1]], quote(operation.path, safe="/{}:@!$&'()*+,;=~%?"))
     if any(unquote(part) in (".", "..") for part in target.split("/")):
         raise ToolError("the arguments lead to another path")
     if cookies:
         headers["Cookie"] = "; ".join(cookies)
     body = None if operation.body is None else _body(operation.body, arguments, headers)
-    return HttpRequest(operation.method.upper(), f"{target}?{_encoded(pairs)}" if pairs else target, headers, body)
+    if pairs:
+        target += ("&" if "?" in target else "?") + _encoded(pairs)
+    return HttpRequest(operation.method.upper(), target, headers, body)
 
 
 def _encoded(pairs: Iterable[tuple[str, str]]) -> str:

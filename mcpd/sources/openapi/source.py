@@ -15,6 +15,7 @@ from typing import Any, cast
 
 from msgspec import Raw
 from msgspec.structs import replace
+from yarl import URL
 
 from mcpd.auth.fetch import FetchError, Limits, fetch, reach_from
 from mcpd.client.http.options import checked
@@ -42,6 +43,19 @@ _LEAST_SECRET = 6
 def add(server: Server, document: str | os.PathLike[str] | Mapping[str, Any], options: Mapping[str, Any]) -> list[str]:
     """Add the operations of a document to a server, and return the names of the tools. See `Server.add_openapi`."""
     return _add(server, _read(document), OpenApiTable(**options))
+
+
+def add_table(server: Server, root: str, name: str, table: OpenApiTable) -> None:
+    """Add `[openapi.NAME]` of the mcpd.toml in the folder `root`. Raises ConfigurationError."""
+    try:
+        if not table.document or not re.fullmatch("[a-z][a-z0-9-]{0,30}", name):
+            raise ConfigurationError("set document, and use a NAME of up to 31 small letters, digits and -")
+        document = table.document if "://" in table.document else os.path.join(root, table.document)
+        token_file = table.token_file and os.path.join(root, os.path.expanduser(table.token_file))
+        prefix = f"{name}_" if table.prefix is None else table.prefix
+        _add(server, _read(document), replace(table, prefix=prefix, token_file=token_file))
+    except ConfigurationError as error:
+        raise ConfigurationError(f"[openapi.{name}]: {error}") from None
 
 
 def make_server(document: str, options: Mapping[str, Any]) -> Server:
@@ -99,12 +113,12 @@ def _add(server: Server, document: Document, table: OpenApiTable) -> list[str]:
         raise ConfigurationError(f"{document.where} names no URL of a server: pass --base URL, or base= in Python")
     base = checked_base(_expanded({"base": base})["base"] if table.base else base)
     headers = checked(_expanded(table.headers), "openapi, headers")
-    is_named = table.base is not None or document.url.startswith(f"{base}/")
+    is_named = table.base is not None or bool(document.url and URL(document.url).origin() == URL(base).origin())
     table = replace(table, base=base, headers=headers, query=_expanded(table.query))
     operations, problems = operations_of(document, table, base)
     api = Api(base, document.root.get("info").text("title"), table.timeout, table.max_bytes, is_named=is_named)
     caller = _Caller(api, table)
-    tools = [_tool(server, each, caller, is_pinned=each.matches(table.always_load)) for each in operations]
+    tools = [_tool(server, each, caller) for each in operations]
     server.replace(f"openapi {table.prefix or document.where}", Entries(tools=tools, problems=problems))
     server.at_end(api.aclose)
     return [tool.key for tool in tools]
@@ -175,8 +189,8 @@ class _OperationCallee:
         return await self._caller.call(self._operation, arguments, exchange)
 
 
-def _tool(server: Server, operation: Operation, caller: _Caller, *, is_pinned: bool) -> FunctionTool:
-    meta: Any = {"anthropic/alwaysLoad": True} if is_pinned else None
+def _tool(server: Server, operation: Operation, caller: _Caller) -> FunctionTool:
+    meta: Any = {"anthropic/alwaysLoad": True} if operation.is_pinned else None
     tool = Tool(
         name=operation.name,
         title=operation.title or None,

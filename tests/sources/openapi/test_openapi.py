@@ -405,11 +405,12 @@ async def test_headers_of_the_client_are_passed_on_only_if_named() -> None:
         ({"forward_authorization": True}, {"authorization": "Bearer mine"}),
     ]
     for options, passed in cases:
-        async with raw_server(always(as_json({}))) as api, serving(served(api, **options)) as port:
+        async with raw_server(always(as_json({}))) as api, serving(server := served(api, **options)) as port:
             await port.ask(modern("tools/call", {"name": "read_pet", "arguments": {"petId": "1"}}, sent))
             headers = api.asked[0].headers
             names = ("authorization", "cookie", "x-tenant", "x-other")
             assert {name: headers[name] for name in names if name in headers} == passed
+            await server.aclose()
     for name in ("Authorization", "cookie", "Mcp-Session-Id", "X-Forwarded-For"):
         with pytest.raises(ConfigurationError, match="never passed on"):
             served("https://pets.example", forward_headers=[name])
