@@ -236,8 +236,10 @@ def _load_and_serve(options: Options, found: list[Found], left_out: dict[str, st
     else:
         loaded_by = None if options.no_compat else serving
         words = (*options.words, *options.arguments)
-        server = load(found[0], loaded_by, words, watched=watched, is_growing=options.reload, left_out=left_out)
+        how: dict[str, Any] = {"watched": watched, "is_growing": options.reload, "left_out": left_out}
+        server = load(found[0], loaded_by, words, library=options.library, **how)
     if server is not None:
+        _check_login(server, options)
         _serve(server, serving, options, watched, began)
 
 
@@ -260,11 +262,22 @@ def _load_all(
             text = "%s: [serve] is ignored because several targets are served; use the command line"
             logging.getLogger("mcpd").warning(text, printable(target.place.file))
         how: dict[str, Any] = {"watched": watched, "is_growing": options.reload, "left_out": left_out}
-        servers.append(load_caught(target, is_compatible=not options.no_compat, **how)[0])
+        servers.append(load_caught(target, is_compatible=not options.no_compat, library=options.library, **how)[0])
+        _check_login(servers[-1], options)
     for server in servers:
         own = {id: values for id, values in options.extensions.items() if id in server.extensions}
         configure(server.extensions, own)
     return join(servers)
+
+
+def _check_login(server: Server, options: Options) -> None:
+    given = (options.token_file, options.issuer, options.tokens_file, options.auth_table, options.auth_server)
+    is_open = not any((*given, os.environ.get("MCPD_TOKEN")))
+    if is_open and getattr(server, "has_login", False) and (options.http or options.ws):
+        raise ConfigurationError(
+            f"{server.name}: its own authorization (auth=) has no effect here, because its library does not serve the "
+            "port; add for example --token-file or --issuer"
+        )
 
 
 def _serve(server: Server, serving: _Serving, options: Options, watched: list[Watcher] | None, began: int) -> None:
@@ -495,7 +508,8 @@ def _check_targets(options: Options, found: list[Found], left_out: dict[str, str
 
     words = (*options.words, *options.arguments)
     for each in found:
-        server, is_program = load_caught(each, words, is_compatible=not options.no_compat, left_out=left_out)
+        how: dict[str, Any] = {"left_out": left_out, "library": options.library}
+        server, is_program = load_caught(each, words, is_compatible=not options.no_compat, **how)
         if not is_program:
             _read_own_options(server, options)
 

@@ -6,8 +6,10 @@ while this module is loaded, so it imports little.
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Sequence
+from importlib.machinery import PathFinder
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeVar
 
 from msgspec import Struct
@@ -24,6 +26,35 @@ T = TypeVar("T")
 
 # The top-level packages that `mcpd.compat` replaces: the keys of `compat.install.LIBRARIES`.
 LIBRARIES = ("mcp", "mcp_types", "fastmcp")
+
+
+def may_need_library(place: str) -> bool:
+    """Whether a target may have to run with its own library: that is installed, and the target's file is not mcpd's."""
+    if not any(map(PathFinder.find_spec, LIBRARIES)) and not environments(place):
+        return False
+    try:
+        with open(place, "rb") as file:
+            lines = file.read().splitlines()
+    except OSError:
+        return True  # a module or a command
+    return not any(line.lstrip().startswith((b"from mcpd", b"import mcpd")) for line in lines)
+
+
+def environments(place: str) -> list[str]:
+    """The environment beside a target, in the nearest folder with a `.venv`, and the active one; without mcpd's own."""
+    if "_MCPD_PYTHON" in os.environ:
+        return []  # this is the environment of the target's header (`scripts`)
+    folder = os.path.dirname(os.path.abspath(place)) if os.path.isfile(place) else os.getcwd()
+    while not os.path.isdir(os.path.join(folder, ".venv")) and folder != os.path.dirname(folder):
+        folder = os.path.dirname(folder)
+    return [each for each in (os.path.join(folder, ".venv"), os.environ.get("VIRTUAL_ENV", "")) if _is_usable(each)]
+
+
+def _is_usable(environment: str) -> bool:
+    python = os.path.join(environment, "bin", "python")
+    # Its Python is run, so it must not be anybody's.
+    is_own = os.path.isfile(python) and os.stat(environment).st_uid in (0, os.getuid())
+    return is_own and not os.path.samefile(environment, sys.prefix)
 
 
 class LoadedBy(Protocol):

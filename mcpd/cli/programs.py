@@ -49,8 +49,15 @@ class ServerCatcher:
 
 
 def list_offers(server: Server) -> None:
-    """Let a server of another library list its tools, resources and prompts, which its own functions return."""
-    # These functions run without a client and without the lifespan. Raises ConfigurationError if they fail.
+    """Let a server of another library list its tools, resources and prompts, which its own functions return.
+
+    Mounted servers are started for that. Raises ConfigurationError if a list cannot be read.
+    """
+    if "mcpd/mounts" in server.extensions:
+        from mcpd.sources.mounts.mounted import mounts_of
+
+        asyncio.run(mounts_of(server).list_once())
+    # These functions run without a client and without the lifespan.
     find_entries: Callable[[], Any] | None = getattr(server, "find_entries", None)
     if find_entries is None:
         return
@@ -97,7 +104,7 @@ def find_command(name: str) -> EntryPoint | None:
     """
     found = installed_commands(name)
     if len(found) > 1:
-        found = [each for each in found if _names_library(_file_of(each.module))] or found
+        found = [each for each in found if _names_library(file_of(each.module))] or found
     if len(found) > 1:
         names = ", ".join(sorted(each.name for each in found))
         raise ConfigurationError(f"{name} has several commands: {names}; name one of them")
@@ -139,8 +146,8 @@ def _needs_nothing(function: Callable[..., Any]) -> bool:
     return True
 
 
-def _file_of(module: str) -> str | None:
-    search: Sequence[str] | None = None
+def file_of(module: str, search: Sequence[str] | None = None) -> str | None:
+    """The file of a module, which is not imported; None if `search` (by default `sys.path`) has no such module."""
     spec = None
     for at in range(module.count(".") + 1):
         spec = PathFinder.find_spec(".".join(module.split(".")[: at + 1]), search)

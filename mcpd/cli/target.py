@@ -24,7 +24,7 @@ from mcpd.protocol.printable import printable
 from mcpd.server import Server
 from mcpd.server.functions import Source, source
 from . import log
-from .loading import ImportWatch, Loading, guarded, is_server
+from .loading import ImportWatch, Loading, guarded, is_server, may_need_library
 
 if TYPE_CHECKING:
     from mcpd.server.settings import Options
@@ -100,6 +100,7 @@ def load(
     watched: list[Watcher] | None = None,
     is_growing: bool = False,
     left_out: Mapping[str, str] | None = None,
+    library: str = "auto",
 ) -> Server | None:
     """Load the server that TARGET names. Raises ConfigurationError.
 
@@ -107,6 +108,7 @@ def load(
     target has ended. Without `loaded_by`, the target uses the library as it is installed. Such a target finds
     `arguments` in `sys.argv`. Watchers of its files are added to `watched`. With `is_growing`, the server declares
     tools, resources and prompts even if it has none yet. Files in `left_out` are not imported; the value is the reason.
+    `library` is the option of that name.
     """
     _check_state_key()
     found = target if isinstance(target, Found) else find(target)
@@ -114,7 +116,7 @@ def load(
     again = Source("mcpd.cli.target:load_again", {"target": found.name, "arguments": list(arguments), **how})
     before = source.set(again)
     try:
-        return _load(found, loaded_by, arguments, watched, is_growing, left_out)
+        return _load(found, loaded_by, arguments, watched, is_growing, left_out, library)
     finally:
         source.reset(before)
 
@@ -126,6 +128,7 @@ def _load(
     watched: list[Watcher] | None,
     is_growing: bool,
     left_out: Mapping[str, str] | None,
+    library: str,
 ) -> Server | None:
     target, place = found.name, found.place
     if place is not None:
@@ -146,6 +149,13 @@ def _load(
             raise missing_extra(error, "serving OpenAPI documents", "openapi") from None
 
         return make_openapi_server(target, found.openapi)
+    if loaded_by is not None and library != "never" and (library == "always" or may_need_library(split(target)[0])):
+        from .library import serve_with_library
+
+        _add_current_folder()
+        child = serve_with_library(*split(target), arguments, always=library == "always", watched=watched)
+        if child is not None:
+            return child
     with ImportWatch(loaded_by) as watch:
         # Programs read their arguments in `main()` or while they are imported.
         sys.argv = [split(target)[0], *arguments]

@@ -58,7 +58,7 @@ class NotHere(NotImplementedError):
 
 
 def missing_text(name: str, library: str) -> str:
-    return f"{name} is not supported by mcpd.compat; run the server with {library} itself, as in: python server.py"
+    return f"{name} is not supported by mcpd.compat; to run the server with {library} itself: --library always"
 
 
 def refuse(name: str, library: str) -> NoReturn:
@@ -74,10 +74,11 @@ def warn_of_unused(option: str, value: Any, default: Any = None) -> None:
         )
 
 
-_PRIVATE = re.compile(
+PRIVATE = re.compile(
     r"_(mcp_)?(list_(tools|resources|resource_templates|prompts)|call_tool|read_resource|get_prompt|render_prompt)"
     r"(_mcp|_middleware)?|_setup_handlers"
 )
+"""Private methods of the libraries that servers override."""
 
 
 def refuse_overrides(server: Any, ours: type, library: str) -> None:
@@ -85,7 +86,7 @@ def refuse_overrides(server: Any, ours: type, library: str) -> None:
     for place in (vars(server), *(vars(kind) for kind in type(server).__mro__ if not issubclass(ours, kind))):
         for name in place:
             # The methods that exist here are called here, so overriding those works.
-            if _PRIVATE.fullmatch(name) and not hasattr(ours, name):
+            if PRIVATE.fullmatch(name) and not hasattr(ours, name):
                 refuse(f"{type(server).__name__}.{name}, an override of a private method,", library)
 
 
@@ -128,7 +129,7 @@ def _is_guarded(frame: FrameType | None) -> bool:
         if path.startswith(_OURS):
             return False
         if not path.startswith((_PYTHON, "<frozen importlib")):
-            if any(_catches(node, is_first) for node in _statements(frame)):
+            if any(is_guard(node, is_first) for node in _statements(frame)):
                 return True
             is_first = False
         frame = frame.f_back
@@ -146,7 +147,8 @@ def stands_in(module: str, depth: int) -> bool:
     return frame is not None and _is_import(frame, module) and not _is_guarded(frame)
 
 
-def _catches(node: ast.stmt, is_first: bool) -> bool:
+def is_guard(node: ast.AST, is_first: bool = True) -> bool:
+    """Return whether a statement catches the ImportError of an import in its body; the first one also by Exception."""
     if isinstance(node, ast.With):
         names = {name for item in node.items for name in _named(item.context_expr)}
         return "suppress" in names and not names.isdisjoint(_IMPORT_ERRORS | _ALL_ERRORS)
@@ -204,7 +206,7 @@ class Facade(ModuleType):
                 raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}", name=name, obj=self)
             if f"{self.__name__}.{name}" in known_modules():
                 return import_module(f"{self.__name__}.{name}")
-            value = _name_of_neighbor(self.__name__, name)
+            value = find_name(self.__name__, name)
         if value is MISSING:
             return self._missing(name)
 
@@ -295,8 +297,12 @@ def known_modules() -> dict[str, Names]:
     return modules
 
 
-def _name_of_neighbor(module: str, name: str) -> Any:
-    # Finds a name that this module of the library imports from another one, and that servers import from this one.
+def find_name(module: str, name: str) -> Any:
+    """Return the object that `from module import name` finds; MISSING if there is none."""
+    value = known_modules().get(module, Names()).find(name)
+    if value is not MISSING:
+        return value
+    # It may be a name that this module of the library imports from another one.
     near = sorted(
         (other for other in known_modules() if _top(other) == _top(module) or other == "mcp.types"),
         key=lambda other: -len(commonprefix((other, module))),

@@ -413,6 +413,17 @@ class Options(Settings, kw_only=True):
         float,
         Option("--linger", "Transports", "End the daemon this long after its last client has left.", "SECONDS"),
     ] = 300.0
+    library: Annotated[
+        str,
+        Option(
+            "--library",
+            "Other",
+            "Run a server of another MCP library with that library, in a child process: auto (if mcpd's replacement "
+            "lacks a name that the server uses), always or never.",
+            "WHEN",
+            ("auto", "always", "never"),
+        ),
+    ] = "auto"
     reload: Annotated[
         bool,
         Option(

@@ -1,4 +1,4 @@
-"""Published servers, unchanged: what they list under mcpd is what they list under their own library.
+"""Published servers, unchanged: what they list and answer under mcpd is what they do under their own library.
 
 `make published` runs this, and nothing else does: it installs each server twice, once without its library. One that
 cannot be installed, as without the package index, is skipped.
@@ -7,6 +7,7 @@ cannot be installed, as without the package index, is skipped.
 from __future__ import annotations
 
 import json
+import os
 import sqlite3
 import subprocess
 import sys
@@ -15,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from compat.test_servers import HERE, ORIGINAL, TOOLS, plain, report
+from compat.test_servers import HERE, ORIGINAL, RUNNER, TOOLS, plain, report
 from conftest import REPOSITORY, Child
 
 pytestmark = pytest.mark.timeout(900)
@@ -56,18 +57,28 @@ def write_files(folder: Path) -> None:
 
 
 def marked(server: dict[str, Any]) -> Any:
-    marks = []
-    if "needs" in server:
-        marks = [pytest.mark.skip(f"{server['name']} needs {server['needs']}")]
-    elif "fails" in server:
-        marks = [pytest.mark.xfail(reason=f"mcpd.compat lacks {server['fails']}")]
+    marks = [pytest.mark.skip(f"{server['name']} needs {server['needs']}")] if "needs" in server else []
     return pytest.param(server, id=server["name"], marks=marks)
 
 
+# How a server is run, and whether its own library is installed beside mcpd.
+WAYS = {
+    "without its library": ("never", False),
+    "as mcpd chooses": ("auto", True),
+    "with its library": ("always", True),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("server", [marked(one) for one in SERVERS])
-def test_it_lists_what_it_does_under_its_own_library(server: dict[str, Any], child: Child, tmp_path: Path) -> None:
+def test_it_lists_and_answers_what_it_does_under_its_own_library(
+    server: dict[str, Any], way: str, child: Child, tmp_path: Path
+) -> None:
     if not ORIGINAL.exists():
         pytest.skip("needs the official client: make setup-clients installs it")
+    choice, has_library = WAYS[way]
+    if "fails" in server and not has_library:
+        pytest.xfail(f"mcpd.compat lacks {server['fails']}")
     name, target, arguments = server["name"], server["target"], server.get("arguments", [])
     write_files(tmp_path)
     without = tmp_path / "without.txt"
@@ -76,17 +87,31 @@ def test_it_lists_what_it_does_under_its_own_library(server: dict[str, Any], chi
     python = installed(name, "ours", "--override", str(without), f"{REPOSITORY}[compat,http]", *WITH_LIBRARY)
 
     env = {**child.env, "PYTHONWARNINGS": "ignore", "PYTHONHASHSEED": "0", "HOME": str(tmp_path)}
-    env |= {"PYTHONPATH": str(REPOSITORY), **server.get("environment", {})}
-    theirs = report([original, str(HERE / "original.py"), target, *arguments], tmp_path, [], env)
-    ours = report([python, "-m", "mcpd", "serve", "--stdio", target, "--", *arguments], tmp_path, [], env)
+    env |= server.get("environment", {})
+    theirs = report([original, str(RUNNER), "", target, *arguments], tmp_path, None, env)
+    # As if both were installed in one environment.
+    (site,) = Path(original).parent.parent.glob("lib/python3*/site-packages")
+    path = os.pathsep.join([str(REPOSITORY), *([str(site)] if has_library else [])])
+    command = [python, "-m", "mcpd", "serve", "--stdio", "--library", choice, target, "--", *arguments]
+    ours = report(["env", f"PYTHONPATH={path}", *command], tmp_path, theirs["calls"], env)
+
+    is_child = "runs with its own library" in ours["stderr"]
+    assert is_child if choice == "always" or "fails" in server else not is_child or choice == "auto"
     assert ours["said"].get("instructions") == theirs["said"].get("instructions")
+    if is_child:
+        assert ours["said"]["serverInfo"] == theirs["said"]["serverInfo"]
     for kind, listed in theirs["lists"].items():
         if "error" in listed and "error" not in ours["lists"][kind]:  # there is no such handler: an empty list here
             assert not any(ours["lists"][kind].values())
-        elif "differs" in server:
+        elif "differs" in server and not is_child:
             assert names_of(ours["lists"][kind]) == names_of(listed), kind
         else:
             assert plain(ours["lists"][kind]) == plain(listed), kind
+    for call, mine, their in zip(theirs["calls"], ours["answers"], theirs["answers"], strict=True):
+        if "varies" in server or ("differs" in server and not is_child):
+            assert mine.get("isError") == their.get("isError"), call
+        else:
+            assert mine == their, call
 
 
 def names_of(listed: dict[str, Any]) -> list[str]:

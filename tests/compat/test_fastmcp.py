@@ -294,7 +294,7 @@ def test_what_there_is_not_says_so_in_a_line(text: str, what: str) -> None:
     with pytest.raises((ImportError, NotImplementedError)) as raised:
         served(text)
     assert str(raised.value) == (
-        f"{what} is not supported by mcpd.compat; run the server with fastmcp itself, as in: python server.py"
+        f"{what} is not supported by mcpd.compat; to run the server with fastmcp itself: --library always"
     )
 
 

@@ -62,7 +62,7 @@ def test_what_is_used_is_named_with_its_line(child: Child, tmp_path: Path, head:
     assert done.returncode == 1
     assert done.stderr == (
         f"mcpd: theirs.py cannot be imported (line {line}): mcp.server.sse.{name} is not supported by mcpd.compat; "
-        "run the server with the official SDK itself, as in: python server.py\n"
+        "to run the server with the official SDK itself: --library always\n"
     )
 
 

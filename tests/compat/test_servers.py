@@ -19,6 +19,8 @@ pytestmark = [pytest.mark.clients, pytest.mark.timeout(300)]
 
 HERE = Path(__file__).resolve().parent
 TOOLS = REPOSITORY / ".tools" / "compat"
+# Runs a server with its own library: this file needs nothing of mcpd.
+RUNNER = REPOSITORY / "mcpd" / "cli" / "own_library.py"
 ORIGINAL, SECOND, OURS = (TOOLS / name / "bin" / "python" for name in ("original", "second", "ours"))
 EXAMPLES, SECOND_EXAMPLES = TOOLS / "examples", TOOLS / "second-examples"
 NEEDED = (ORIGINAL, SECOND, OURS, EXAMPLES, SECOND_EXAMPLES)
@@ -34,7 +36,7 @@ def is_second(server: dict[str, Any]) -> bool:
     return bool(server.get("library") == "second")
 
 
-def report(command: list[str], folder: Path, calls: list[Any], env: dict[str, str]) -> Any:
+def report(command: list[str], folder: Path, calls: list[Any] | None, env: dict[str, str]) -> Any:
     wanted = {"command": command, "folder": str(folder), "calls": calls}
     done = subprocess.run(
         [ORIGINAL, HERE / "asking.py"],
@@ -47,7 +49,7 @@ def report(command: list[str], folder: Path, calls: list[Any], env: dict[str, st
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
+    return {**json.loads(done.stdout), "stderr": done.stderr}
 
 
 def plain(value: Any, *, in_definitions: bool = False) -> Any:
@@ -73,7 +75,7 @@ def test_it_answers_as_under_its_own_library(server: dict[str, Any], child: Chil
     arguments = server.get("arguments", [])
     python = SECOND if is_second(server) else ORIGINAL
     folder, calls = (SECOND_EXAMPLES if is_second(server) else EXAMPLES) / server.get("folder", "."), server["calls"]
-    theirs = report([str(python), str(HERE / "original.py"), server["target"], *arguments], folder, calls, env)
+    theirs = report([str(python), str(RUNNER), "", server["target"], *arguments], folder, calls, env)
     ours = report([str(OURS), "-m", "mcpd", "serve", "--stdio", server["target"], "--", *arguments], folder, calls, env)
     # Of a low-level server that is served as an object it is the object's; its program may say another one.
     assert ours["said"]["serverInfo"]["name"] == server.get("named", theirs["said"]["serverInfo"]["name"])

@@ -104,6 +104,7 @@ _PARAMETERS: list[click.Parameter] = [
     parameter("no_compat", *command_options()["no_compat"], False),
     parameter("base", *command_options()["base"], None),
     parameter("operations", *command_options()["operations"], ()),
+    parameter("library", *command_options()["library"], "auto"),
     click.Argument(["arguments"], nargs=-1),
 ]
 
@@ -122,6 +123,7 @@ def check_command(
     no_compat: bool,
     base: str | None,
     operations: tuple[str, ...],
+    library: str,
     arguments: tuple[str, ...],
 ) -> int:
     target = or_demo(target, demo)
@@ -136,7 +138,8 @@ def check_command(
         # With --json, stdout must not contain what the author's code prints while it is loaded.
         with redirect_stdout(sys.stderr) if as_json else nullcontext(), closing(_LogCollector()) as collector:
             with collecting(lambda error: refused.append(_refusal(target, error))):
-                server = _load(find(target, {"base": base, "allow": operations}), no_compat, arguments)
+                found = find(target, {"base": base, "allow": operations})
+                server = _load(found, no_compat, library, arguments)
             report.problems = [*refused, *_problems(server, collector, _principals(target, tokens_file, server))]
         if lock is not None and not (write and refused):
             _compare(server, lock, write, report)
@@ -162,9 +165,9 @@ def check_command(
     return 1 if has_failed or not report.is_approved else 0
 
 
-def _load(found: Found, no_compat: bool, arguments: tuple[str, ...]) -> Server:
+def _load(found: Found, no_compat: bool, library: str, arguments: tuple[str, ...]) -> Server:
     left_out = prepare_scripts([found])
-    server, _ = load_caught(found, arguments, is_compatible=not no_compat, left_out=left_out)
+    server, _ = load_caught(found, arguments, is_compatible=not no_compat, left_out=left_out, library=library)
     list_offers(server)
     return server
 

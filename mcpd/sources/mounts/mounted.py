@@ -134,6 +134,13 @@ class Mounts(Extension):
             if upstream.settings.eager:
                 await upstream.ready()
 
+    async def list_once(self) -> None:
+        """Start the mounted servers, fetch their lists, and end them."""
+        try:
+            await asyncio.gather(*(each.ready() for each in self.by_name.values()))
+        finally:
+            await self.aclose()
+
     async def aclose(self) -> None:
         """End all mounted servers, at the same time."""
         await asyncio.gather(*(upstream.aclose() for upstream in self.by_name.values()))

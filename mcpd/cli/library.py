@@ -1,0 +1,164 @@
+"""Decides whether a server of another MCP library runs with `mcpd.compat` or with its own library.
+
+mcpd.compat starts faster, so it serves what it has every name for. Otherwise, if the library is installed, the server
+runs in a child process (`own_library`) that is mounted. The files are read for that before any code of them runs.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from glob import glob
+from importlib.machinery import PathFinder
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from mcpd.client.names import server_names
+from mcpd.client.targets.named import CommandTarget
+from mcpd.compat.needs import read_needs
+from mcpd.errors import ConfigurationError
+from mcpd.protocol.printable import printable
+from mcpd.server import Server
+from mcpd.sources.files import stamp_of
+from mcpd.sources.mounts.mounted import mounts_of, serve_alone
+from mcpd.sources.mounts.settings import MountSettings
+from .loading import environments
+from .programs import file_of, find_command
+
+if TYPE_CHECKING:
+    from mcpd.sources.mounts.upstream import Upstream
+
+log = logging.getLogger("mcpd")
+
+# Importing a library and what it needs may take long on a busy machine.
+_START_SECONDS = 60.0
+_RUNNER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "own_library.py")
+# The libraries print a banner, and ask the package index for newer versions.
+_QUIET = {"FASTMCP_SHOW_SERVER_BANNER": "false", "FASTMCP_SHOW_CLI_BANNER": "false", "FASTMCP_CHECK_FOR_UPDATES": "off"}
+
+
+class _Library(NamedTuple):
+    """A library that is installed: its name and version, the Python that has it, and further folders of modules."""
+
+    name: str
+    python: str
+    paths: Sequence[str] = ()
+
+
+class _Code(NamedTuple):
+    """The code of a target: how the child finds it, its main files, and the folder that they are imported from."""
+
+    target: str
+    files: list[str]
+    base: str
+
+
+def serve_with_library(
+    place: str, attribute: str, arguments: Sequence[str], *, always: bool, watched: list[Any] | None
+) -> Server | None:
+    """Return a server that runs a target with its own library; None if mcpd.compat runs it.
+
+    Raises ConfigurationError if `always` is given and the library is not installed.
+    """
+    sites = [
+        each for name in environments(place) for each in glob(os.path.join(name, "lib", "python3*", "site-packages"))
+    ]
+    code = _code_of(place, attribute, sites)
+    if code is None:
+        return None
+    needs = read_needs(code.files, code.base)
+    # A module that only another environment has can only run there.
+    always = always or code.base in sites
+    if needs.is_ours or not (always or (needs.libraries and needs.missing)):
+        return None
+    library = _find(sorted(needs.libraries) or ["mcp"], sites)
+    if library is None:
+        if not always:
+            return None
+        names = " and ".join(sorted(needs.libraries)) or "no MCP library"
+        where = f"where mcpd runs ({sys.executable}), nor in a .venv beside {place}"
+        raise ConfigurationError(f"--library always: {names} is not installed {where}")
+
+    why = "" if always else f", because mcpd.compat has no {needs.missing}"
+    log.info("%s runs with its own library, %s%s", printable(place), library.name, printable(why, 500))
+    name = os.path.basename(place).removesuffix(".py")
+    command = (library.python, _RUNNER, os.pathsep.join(library.paths), code.target, *arguments)
+    variables = {name: value for name, value in os.environ.items() if not name.startswith(("MCPD_", "_MCPD_"))}
+    target = CommandTarget(command, env=_QUIET | variables, name=place, is_clean=True)
+    mount = server_names([name])[name]
+    server = serve_alone(mount, target, MountSettings(inherit_env=True, start_timeout=_START_SECONDS))
+    # It checks no tokens on stdio, by which it is mounted.
+    server.has_login = needs.has_login or "FASTMCP_SERVER_AUTH" in os.environ  # type: ignore[attr-defined]
+    upstream = mounts_of(server).by_name[mount]
+    if watched is not None:
+        watched.append(lambda *_: _Restarted(place, upstream, needs.files))
+    return server
+
+
+class _Restarted:
+    """Files of a server that is restarted when one changes; implements `Watched` of `sources.watch`."""
+
+    def __init__(self, name: str, upstream: Upstream, files: Sequence[str]) -> None:
+        self.name = name
+        self._upstream = upstream
+        self._stamps = {path: stamp_of(path) for path in files}
+
+    def folders(self) -> Sequence[str]:
+        return sorted({os.path.dirname(path) for path in self._stamps})
+
+    def files(self) -> Iterable[str]:
+        return list(self._stamps)
+
+    def concerns(self, path: str) -> bool:
+        return path in self._stamps
+
+    def refresh(self, paths: set[str]) -> None:
+        """Restart the server if its files have changed."""
+        stamps = {path: stamp_of(path) for path in self._stamps}
+        if stamps != self._stamps:
+            self._stamps = stamps
+            self._upstream.restart()
+
+
+def _code_of(place: str, attribute: str, sites: Sequence[str]) -> _Code | None:
+    after = f":{attribute}" if attribute else ""
+    if os.path.isfile(place):
+        path = os.path.abspath(place)
+        return _Code(path + after, [path], os.path.dirname(path))
+    is_module = all(part.isidentifier() for part in place.split("."))
+    searched = (None, *([site] for site in sites)) if is_module else ()
+    found = next(filter(None, (file_of(place, each) for each in searched)), None)
+    files = [found] if found else []
+    with suppress(ConfigurationError):  # it has several commands, which loading it reports if it needs one
+        command = None if attribute or (found and not found.endswith("__init__.py")) else find_command(place)
+        if command is not None:
+            files += filter(None, [file_of(command.module)])
+            place, after = (place, after) if found else (command.module, f":{command.attr}")
+    if not files:
+        return None
+    base = files[0]
+    for _ in range(place.count(".") + 1 + base.endswith("__init__.py")):
+        base = os.path.dirname(base)
+    if found:
+        files.append(os.path.join(os.path.dirname(found), "__main__.py"))
+    return _Code(place + after, files, base)
+
+
+def _find(names: Sequence[str], sites: Sequence[str]) -> _Library | None:
+    for site in sites:
+        if all(os.path.isdir(os.path.join(site, name)) for name in names):
+            return _Library(
+                _version(site, names), os.path.normpath(os.path.join(site, *[os.pardir] * 3, "bin", "python"))
+            )
+    origins = [spec.origin for name in names if (spec := PathFinder.find_spec(name)) and spec.origin]
+    if len(origins) < len(names):
+        return None
+    return _Library(_version(os.path.dirname(os.path.dirname(origins[0])), names), sys.executable, sys.path)
+
+
+def _version(site: str, names: Sequence[str]) -> str:
+    name = next((each for each in ("fastmcp", "mcp") if each in names), names[0])
+    found = glob(os.path.join(site, f"{name}-*.dist-info"))
+    return f"{name} {os.path.basename(found[0])[len(name) + 1 : -len('.dist-info')]}" if found else name
