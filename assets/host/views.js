@@ -8,17 +8,21 @@ import { on, showPane, store, tell } from "./state.js";
 const cards = new Map();  // view id -> ViewCard
 let chosen = null;  // the name of the tool that is shown beside the Views
 const early = new Map();  // view id -> events that came before the card
+let newest = 0;  // the number of the last call with a View
 export const stage = { keeps: false };
 
 /** Open the View of a call; of the Views before it only those stay that are to be kept. */
 export async function openView(tool, callId) {
   const before = [...cards.values()];
+  const number = newest += 1;
   document.body.classList.add("has-stage");
   showPane("stage");  // before anything is measured
   if (!stage.keeps) for (const card of before) card.close("another call");
   try {
     const info = await api.request("view/open", { callId, context: { containerDimensions: ViewCard.dimensions(byId("views")) } });
-    return put(new ViewCard(info, tool));
+    const card = put(new ViewCard(info, tool));
+    if (number !== newest && !stage.keeps) card.close("another call");  // which began while this View was opened
+    return card;
   } catch (error) {
     byId("views").append(problem(`The app of ${tool.name} cannot be shown`, error.message, { role: "alert" }));
     announce(`The app cannot be shown: ${error.message}`, true);

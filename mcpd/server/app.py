@@ -337,7 +337,7 @@ class Server(ServerCore):
             if kind in self.catalog.offers:
                 self._connections.changed(kind)
 
-    # -- MCP Apps and tasks --------------------------------------------------------------------
+    # -- MCP Apps and tasks ------------------------------------------------------------------
 
     @property
     def _apps(self) -> AppsExtension:

@@ -58,7 +58,7 @@ FLAGS = (
 )
 START_SECONDS = 60.0
 KEPT_EVENTS = 80
-COMMAND_SECONDS = 60.0
+COMMAND_SECONDS = 80.0  # longer than what is waited for in a page, which says what it is instead
 
 
 class BrowserError(AssertionError):
@@ -288,7 +288,7 @@ class Frame:
             raise BrowserError(f"not so after {seconds:g} s (it is {told['last']}): {expression}")
         return told["value"]
 
-    async def click(self, selector: str, *, seconds: float = 5.0) -> None:
+    async def click(self, selector: str, *, seconds: float = 60.0) -> None:
         """Click the one element, as soon as it is there, shown and not disabled."""
         press = """async (selector, limit) => {
           for (const end = performance.now() + limit; ;) {

@@ -68,21 +68,20 @@ class PageStage:
 
     async def press(self, name: str) -> None:
         """Click the one control that is shown and called this, as soon as there is one."""
-        await self._there(name)
-        await self.main.call("(name) => find.press(name)", name)
+        await self._with(name, "find.press(name)")
 
     async def write(self, name: str, value: Any) -> None:
         """Write into the one control of this name, or choose there."""
-        await self._there(name)
-        await self.main.call("(name, value) => find.write(name, value)", name, value)
+        await self._with(name, f"find.write(name, {json.dumps(value)})")
 
-    async def _there(self, name: str) -> None:
-        one = "find.all().filter((one) => find.name(one) === {name}).length === 1"
-        await self.main.until(one.replace("{name}", json.dumps(name)))
+    async def _with(self, name: str, step: str) -> None:
+        # In the same moment: the page may draw the control anew, or disable it, between two looks.
+        ready = "((name) => find.all().filter((one) => find.name(one) === name && !one.disabled).length === 1"
+        await self.main.until(f"{ready} && ({step}, true))({json.dumps(name)})")
 
-    async def until(self, expression: str, seconds: float = 30) -> Any:
+    async def until(self, expression: str) -> Any:
         """Await something in the page."""
-        return await self.main.until(expression, seconds=seconds)
+        return await self.main.until(expression)
 
     async def says(self, text: str) -> None:
         """Await a text that is seen somewhere in the page."""

@@ -80,7 +80,7 @@ async def test_an_official_server_is_shown(chromium: Chromium, name: str, button
             await guest.call("(at) => [...document.querySelectorAll(at)][0].click()", button)
 
         if name != "budget-allocator":
-            await stage.bare.until(_ANSWERED, seconds=30)
+            await stage.bare.until(_ANSWERED)
         await faultless(stage, view)
         assert (await stage.request("view/close", viewId=view))["clean"] is True
 

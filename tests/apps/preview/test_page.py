@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+from typing import Any
+
 import pytest
 from conftest import REPOSITORY
 from support.browser import Chromium, Page
 from support.preview_page_stage import busy_server, opened
 
+from mcpd.apps.preview.views import PageViews, ViewInfo
 from mcpd.sources.demo import make_server
 
 pytestmark = pytest.mark.slow
@@ -220,6 +224,42 @@ async def test_an_app_without_arguments_is_shown_at_once(chromium: Chromium) -> 
         await stage.pick("tool leak")
         await stage.until(f"!find.shown({other})")
         assert await stage.main.evaluate("document.querySelectorAll('.view').length") == 1
+        assert not stage.page.errors
+
+
+async def test_of_two_calls_in_a_row_the_view_of_the_last_one_stays(
+    chromium: Chromium, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also if the first View opens last."""
+    order: list[str] = []
+    second_is_open, first_is_closed = asyncio.Event(), asyncio.Event()
+    open_view, close_view = PageViews.open, PageViews.close
+
+    async def opening(views: PageViews, *call: Any) -> ViewInfo:
+        is_first = not order
+        order.append("begun")
+        if is_first:
+            await second_is_open.wait()
+        info = await open_view(views, *call)
+        order.append(info.view_id)
+        return info
+
+    async def closing(views: PageViews, view_id: str, reason: str) -> bool:
+        is_clean = await close_view(views, view_id, reason)
+        if view_id == order[-1]:
+            first_is_closed.set()
+        return is_clean
+
+    monkeypatch.setattr(PageViews, "open", opening)
+    monkeypatch.setattr(PageViews, "close", closing)
+    async with opened(chromium, busy_server()) as stage:
+        await stage.pick("tool leak")  # which calls it at once
+        await stage.press("Call")
+        await stage.until("document.querySelector('.view')?.dataset.state === 'live'")
+        second_is_open.set()
+        await first_is_closed.wait()
+        await stage.until("document.querySelectorAll('.view').length === 1")
+        assert await stage.main.evaluate("document.querySelector('.view').dataset.view") == order[2]
         assert not stage.page.errors
 
 
