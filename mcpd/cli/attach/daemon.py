@@ -286,7 +286,9 @@ class _Client:
     ) -> None:
         self._control = control
         self._loop = asyncio.get_running_loop()
-        self._signals = 0
+        # The lines of the waiting process: that it waits, then one for each signal; -1 if it is gone.
+        self._lines = 0
+        self._is_waiting = asyncio.Event()
         self._stopped = self._loop.create_future()
         pid, _, cwd = about.partition(b"\0")
         named = () if server.attach is None else server.attach.environ or ()
@@ -314,12 +316,14 @@ class _Client:
 
     async def run(self, grace: float) -> None:
         """Serve until the client has closed its end, or its process was stopped or killed."""
-        self._context.run(self.channel.start, self.connection)
         self._loop.add_reader(self._control, self._read_control)
         ended = self.connection.ended
         try:
+            async with asyncio.timeout(GREETING_SECONDS):
+                await self._is_waiting.wait()
+            self._context.run(self.channel.start, self.connection)
             await asyncio.wait([ended, self._stopped], return_when=asyncio.FIRST_COMPLETED)
-            is_lost = self._signals < 0 or (ended.done() and ended.result() is not None)
+            is_lost = self._lines < 0 or (ended.done() and ended.result() is not None)
             await self.connection.finish(0 if is_lost else grace)
         finally:
             await self.channel.aclose()
@@ -339,14 +343,16 @@ class _Client:
         if not data:
             # The process was killed, so nobody may be left to read.
             self._loop.remove_reader(self._control)
-            self._signals = -1
+            self._lines = -1
             self.connection.closed()
             self.connection.abort()
         else:
-            self._signals += data.count(b"\n")
-            if self._signals > 1:
+            self._lines += data.count(b"\n")
+            if self._lines > 2:
                 self.connection.abort()
-        self.stop()
+        self._is_waiting.set()
+        if self._lines != 1:
+            self.stop()
 
 
 class _AttachedChannel(StdioChannel):

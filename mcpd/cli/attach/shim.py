@@ -39,9 +39,10 @@ _IGNORED = frozenset((
 _IGNORED_BEGINNINGS = ("TERM", "SSH_")
 _IGNORED_END = "SESSION_ID"
 
-# Waits for the daemon's line, which is the exit code. A signal is passed on as an empty line, and ends the wait only if
-# the daemon is gone. A shell needs a tenth of Python's memory.
+# Waits for the daemon's line, which is the exit code. The first empty line says that signals are passed on from now on,
+# so that the daemon may begin to serve; each further one is a signal. A shell needs a tenth of Python's memory.
 _WAIT = """trap 'echo >&3; again=1' TERM INT
+echo >&3
 while :; do again=; read -r code <&3 && exit "$code"; [ "$again" ] || exit 1; done"""
 
 
