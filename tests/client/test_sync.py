@@ -94,7 +94,7 @@ def test_it_has_the_methods_of_client() -> None:
         return {name: one for name, one in inspect.getmembers(kind) if not name.startswith("_")}
 
     ours, theirs = api(sync.Client), api(Client)
-    assert set(ours) - {"close"} == set(theirs) - {"aclose", "probe_seconds"}
+    assert set(ours) - {"close"} == set(theirs) - {"aclose", "probe_seconds", "era"}
     for name in set(ours) - {"close"}:
         one, other = ours[name], theirs[name]
         if isinstance(one, property):
