@@ -54,6 +54,12 @@ def _run(words: Sequence[str]) -> int:
             options = launch.stdio_options(words, os.environ)
             if options is not None:
                 return launch.launch(options)
+        if words[:1] == ["connect"] and len(words) == 2 and "://" in words[1]:
+            from mcpd.server.settings import Options
+            from . import launch
+            from .target import Found
+
+            return launch.launch(Options(stdio=True), Found(words[1], is_mount=True))
         from .group import run
 
         return run(words)

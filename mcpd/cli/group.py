@@ -45,6 +45,8 @@ _SECTIONS = {
     },
     "Run a server": {
         "serve": ("serve", "Serve over stdio, HTTP or WebSocket."),
+        "connect": ("mounts", "Serve one server that is elsewhere on stdio."),
+        "mounts": ("mounts", "Show the servers that running servers have mounted."),
         "status": ("status", "Show the status of running servers."),
         "stop": ("status", "Stop a running server."),
     },
@@ -86,7 +88,6 @@ _OTHER_NAMES = {
     "remove": "to remove a server from a host: mcpd uninstall HOST",
     "new": "to write a folder to start from: mcpd init DIR",
     "exec": "to call a tool: mcpd call {file} TOOL name=value",
-    "connect": "every command connects on its own: mcpd list {file}, or mcpd list URL",
     "get": "to read a resource: mcpd read {file} URI; for a prompt: mcpd prompt {file} NAME",
     "debug": "to find out why a server does not work: mcpd doctor {file}",
     "record": "to record the messages between host and server: mcpd trace -- COMMAND",

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import gc
 import os
+import shlex
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from threading import Event, Thread
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from mcpd.errors import ConfigurationError
 from mcpd.protocol.defaults import DEMO
-from mcpd.protocol.printable import printable
+from mcpd.protocol.printable import mask_command, printable
 from mcpd.server.settings import Option, Options, command_option
 from .log import configure
 
@@ -49,7 +50,7 @@ def stdio_options(words: Sequence[str], environment: Mapping[str, str]) -> Optio
     for word in rest:
         if word == "--stdio":
             continue
-        if word == "--" and options.target is not None:
+        if word == "--":
             options.arguments = tuple(rest)
             break
         if word.startswith("-"):
@@ -105,8 +106,11 @@ _TRANSPORTS = frozenset(("stdio", "ws", "http"))
 _print: Callable[[str], object] = lambda line: print(line, file=sys.stderr, flush=True)  # noqa: E731
 
 
-def launch(options: Options) -> int:
-    """Load the target and serve it until it is stopped; returns the exit code. Raises ConfigurationError."""
+def launch(options: Options, given: Found | None = None) -> int:
+    """Load the target and serve it until it is stopped; returns the exit code. Raises ConfigurationError.
+
+    `given` is a mounted server instead of the target of the options.
+    """
     # The default transport is stdio if a program started us. In a terminal it is `--http :8080`, or `--ws :8080` if the
     # http extra is not installed.
     from .target import prepare_scripts
@@ -117,10 +121,10 @@ def launch(options: Options) -> int:
 
         serve_below_init()
     began = time_ns()
-    found = _targets(options)
+    found, mounts = _targets(options) if given is None else ([], [given])
     left_out = prepare_scripts(found)
     is_daemon = _is_daemon(options)
-    target, from_file = found[0], frozenset[str]()
+    target, from_file = (found or mounts)[0], frozenset[str]()
     place = None if options.more_targets else target.place
     if place is not None and target.configuration is not None:
         from_file = _take_file_options(options, target.configuration.serve, place)
@@ -161,7 +165,7 @@ def launch(options: Options) -> int:
 
         _resume_collector()
         return run_parent(options, read_token(options.token_file), _print)
-    _load_and_serve(options, found, left_out, began)
+    _load_and_serve(options, found, mounts, left_out, began)
     return 0
 
 
@@ -181,17 +185,32 @@ def _is_daemon(options: Options) -> bool:
     return not options.stdio
 
 
-def _targets(options: Options) -> list[Found]:
-    from .target import find
+def _targets(options: Options) -> tuple[list[Found], list[Found]]:
+    # Return the servers of the user, and those of others.
+    from .target import Found, command_in, find
 
     if options.demo and options.target is not None:
         raise ConfigurationError(f"--demo serves the demo server of mcpd: leave out {options.target} or --demo")
+    command = command_in(options.more_targets[-1] if options.more_targets else options.target, options.arguments)
+    if command:
+        options.arguments = ()
+    elif options.target is None and options.arguments and not options.demo:
+        options.target, *rest = options.arguments  # a command line, which begins with the target
+        options.arguments = tuple(rest)
+    texts = (DEMO if options.demo else options.target, *options.more_targets)
     openapi = {"base": options.base, "allow": options.operations, "token_file": options.api_token_file}
-    found = [find(each, openapi) for each in (DEMO if options.demo else options.target, *options.more_targets)]
+    found = [] if command and texts == (None,) else [find(each, openapi) for each in texts]
     if options.base is not None and sum(each.openapi is not None for each in found) != 1:
         raise ConfigurationError("--base requires one target that is an OpenAPI document")
-    options.target = found[0].name
-    return found
+    own, mounts = [each for each in found if not each.is_mount], [each for each in found if each.is_mount]
+    if command:
+        mounts.append(Found(f"-- {shlex.join(mask_command(command))}", is_mount=True, command=command))
+    if not own and (options.words or options.arguments):
+        word = (*options.words, *options.arguments)[0]
+        raise ConfigurationError(f"{word}: a server at a URL or in a file has no arguments here")
+    options.target = (own or mounts)[0].name
+    options.more_targets = tuple(each.name or "" for each in own[1:])
+    return own, mounts
 
 
 def _take_file_options(options: Options, values: Mapping[str, Any], place: ServerFolder) -> frozenset[str]:
@@ -222,17 +241,21 @@ def _take_file_options(options: Options, values: Mapping[str, Any], place: Serve
     return frozenset(taken)
 
 
-def _load_and_serve(options: Options, found: list[Found], left_out: dict[str, str], began: int) -> None:
-    from .target import load
+def _load_and_serve(
+    options: Options, found: list[Found], mounts: list[Found], left_out: dict[str, str], began: int
+) -> None:
+    from .target import load, load_mounts
 
     if options.reload and options.no_reload:
         raise ConfigurationError("--reload and --no-reload exclude each other: give one of them")
-    serving = _Serving(options)
     is_stdio_only = options.stdio and options.http is None and options.ws is None
     is_watched = options.reload or (is_stdio_only and not options.no_reload) or options.attach
     watched: list[Watcher] | None = [] if is_watched else None
-    if options.more_targets:
-        server: Server | None = _load_all(options, found, left_out, watched)
+    serving = _Serving(options, mounts if found else [], watched)
+    if not found:
+        server: Server | None = load_mounts(mounts, options.prefix, watched)
+    elif options.more_targets:
+        server = _load_all(options, found, left_out, watched)
     else:
         loaded_by = None if options.no_compat else serving
         words = (*options.words, *options.arguments)
@@ -316,8 +339,10 @@ def _serve(server: Server, serving: _Serving, options: Options, watched: list[Wa
 class _Serving:
     """Serves with the options: the loaded server, or the server of a program that calls its `run()`."""
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: Options, mounts: list[Found], watched: list[Watcher] | None) -> None:
         self._options = options
+        self._mounts = mounts
+        self._watched = watched
         self.has_served = False
         # Watches the files of the target, in a thread of its own.
         self.watch: Callable[[], None] | None = None
@@ -356,6 +381,10 @@ class _Serving:
         if wanted is not None and options.reload:
             _print("mcpd: --reload has no effect, because the target is a program; restart it after a change")
         self.has_served = True
+        if self._mounts:
+            from .target import add_mounts
+
+            add_mounts(server, self._mounts, options.prefix, self._watched)
         if any(each is not None and each.startswith("fd:") for each in (options.http, options.ws, options.metrics)):
             from mcpd.server.listening import take_handed_over
 

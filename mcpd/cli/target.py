@@ -39,6 +39,7 @@ Watcher: TypeAlias = "Callable[[Options, int], Watched]"
 
 _HEADER_MARK = b"# /// script"
 _MOST_HEADER_BYTES = 1024 * 1024
+_SOCKETS = ("unix", "http+unix", "ws+unix")
 _MOST_FILES = 1000  # the same as `MOST_OF_A_KIND` of `sources.tree`, which most starts do not load
 
 
@@ -53,6 +54,11 @@ class Found(Struct, frozen=True):
     configuration: Configuration | None = None
     # Options for an OpenAPI document; None if TARGET is something else.
     openapi: Mapping[str, Any] | None = None
+    # Whether it is the server of somebody else, at a URL, in an mcpServers file or the `command`.
+    is_mount: bool = False
+    command: tuple[str, ...] = ()
+    # The mount that was already read from a file.
+    wanted: Any = None
 
 
 def find(target: str | None, options: Mapping[str, Any] = {}) -> Found:
@@ -61,11 +67,14 @@ def find(target: str | None, options: Mapping[str, Any] = {}) -> Found:
     `options` are those of `mcpd serve` for OpenAPI documents.
     Raises ConfigurationError if mcpd.toml is invalid, or if the target was probably forgotten (`folder_here`).
     """
+    openapi = _openapi_options(target, options)
+    if target is not None and openapi is None and names_mount(target):
+        return Found(target, is_mount=True)
     place = _place_of(target)
     if target is None and place is None:
         target = DEMO
     if place is None or not place.file:
-        return Found(target, place, openapi=_openapi_options(target, options))
+        return Found(target, place, openapi=openapi)
     from mcpd.sources.configuration import read
 
     return Found(target, place, read(place.file))
@@ -77,6 +86,35 @@ def _openapi_options(target: str | None, options: Mapping[str, Any]) -> Mapping[
     from mcpd.sources.lookup import is_openapi
 
     return {name: value for name, value in options.items() if value} if is_openapi(target) else None
+
+
+def names_mount(target: str) -> bool:
+    """Return whether a target is a URL or a file with servers, instead of a server of one's own."""
+    return "://" in target or target.partition(":")[0] in _SOCKETS or ".json" in target or ".jsonc" in target
+
+
+def command_in(target: str | None, words: Sequence[str]) -> tuple[str, ...]:
+    """Return the words after `--` if they are a command to mount; () if they are arguments of a program."""
+    if not words or words[0].startswith("-"):
+        return ()
+    takes_words = target is not None and not names_mount(target) and not os.path.isdir(target)
+    if takes_words or _is_own(words[0]):
+        from shutil import which
+
+        return tuple(words) if takes_words and which(words[0]) is not None else ()
+    return tuple(words)
+
+
+def _is_own(word: str) -> bool:
+    # Whether the word is a server that mcpd can load, such as a file or the command of a Python package.
+    place, attribute = split(word)
+    if attribute or os.path.isdir(word) or (place.endswith(".py") and os.path.isfile(place)):
+        return True
+    if os.sep in word or os.path.exists(os.path.join(os.path.dirname(sys.executable), word)) is False:
+        return False
+    from .programs import find_command
+
+    return find_command(word) is not None
 
 
 def _place_of(target: str | None) -> ServerFolder | None:
@@ -131,6 +169,8 @@ def _load(
     library: str,
 ) -> Server | None:
     target, place = found.name, found.place
+    if found.is_mount:
+        return load_mounts([found])
     if place is not None:
         from mcpd.sources.folder import Folder
 
@@ -167,6 +207,40 @@ def _load(
             for kind in ("tools", "resources", "prompts"):
                 server.catalog.offer(kind)
     return server
+
+
+def load_mounts(found: Sequence[Found], prefix: str = "auto", watched: list[Watcher] | None = None) -> Server:
+    """Return a server that offers what other servers offer. Raises ConfigurationError."""
+    from mcpd.sources.mounts.passing import server_of
+
+    server = server_of(_wanted(found), prefix)
+    _watch_mounts(server, found, watched)
+    return server
+
+
+def add_mounts(server: Server, found: Sequence[Found], prefix: str, watched: list[Watcher] | None) -> None:
+    """Mount other servers on one's own. Raises ConfigurationError."""
+    from mcpd.sources.mounts.mounted import LINE, mounts_of
+
+    mounts_of(server).update(LINE, _wanted(found), prefix)
+    _watch_mounts(server, found, watched)
+
+
+def _wanted(found: Sequence[Found]) -> list[Any]:
+    from mcpd.sources.mounts.targets import wanted_by
+
+    if found[0].wanted is not None:
+        return [found[0].wanted]
+    command = next((each.command for each in found if each.command), ())
+    return wanted_by([each.name or "" for each in found if not each.command], command)
+
+
+def _watch_mounts(server: Server, found: Sequence[Found], watched: list[Watcher] | None) -> None:
+    files = [each.name for each in found if each.name is not None and ".json" in each.name and "://" not in each.name]
+    if watched is not None and files:
+        from mcpd.sources.mounts.mounted import WatchedMounts
+
+        watched.append(lambda *_: WatchedMounts(server, files, lambda: _wanted(found)))
 
 
 def load_caught(

@@ -56,6 +56,9 @@ def take_over(server: Server, other: Server) -> list[str]:
     Returns the settings that could not be exchanged, in words; [] if all were. Safe from any thread, one call at a
     time. Nothing else may serve `other`.
     """
+    for id, extension in list(server.extensions.items()):
+        if id not in other.extensions:
+            extension.leave(other)
     before = server.catalog
     listed = {kind: encoded_lists(before, kind) for kind in _KINDS}
     left = list(_not_exchanged(server, other))

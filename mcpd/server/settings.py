@@ -34,7 +34,7 @@ __all__ = [
     "parse_size",
 ]
 
-SECTIONS = ("Transports", "HTTP", "Access", "Limits", "Observing", "Other")
+SECTIONS = ("Transports", "HTTP", "Access", "Mounts", "Limits", "Observing", "Other")
 """The sections of `mcpd serve --help-all`, in order. Sections of extensions come before the last one."""
 
 
@@ -251,7 +251,21 @@ class Options(Settings, kw_only=True):
     words: tuple[str, ...] = ()
     """The unknown options after the target, which may belong to its extensions."""
     arguments: tuple[str, ...] = ()
-    """The words after `--`, for a target that is a program with arguments of its own."""
+    """The words after `--`: a command that is served too, or the arguments of a target that is a program."""
+    prefix: Annotated[
+        str,
+        Option(
+            "--prefix",
+            "Mounts",
+            "Choose when names of mounted servers get a prefix: auto (if there are several targets), always or never.",
+            "WHEN",
+            ("auto", "always", "never"),
+        ),
+    ] = "auto"
+    only: Annotated[
+        tuple[str, ...],
+        Option("--only", "Mounts", "Offer only this mounted server. Can be repeated.", "MOUNT"),
+    ] = ()
     workers: Annotated[
         int | None,
         Option(

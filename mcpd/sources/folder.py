@@ -11,6 +11,8 @@ import os
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from mcpd.errors import ConfigurationError, missing_extra
 from mcpd.protocol.printable import printable
 from mcpd.server import Server
@@ -62,6 +64,8 @@ class Folder:
         _check(place, self.configuration)
         self._code = self._make_code()
         self.server = self._make_server()
+        if self.configuration.mounts:
+            self._mount(self.configuration)
         for name, table in self.configuration.openapi.items():
             _add_openapi(self.server, self.root, name, table)
         self.server.replace(self.owner, self.load())
@@ -92,6 +96,33 @@ class Folder:
         if self._is_growing:
             tools, resources, templates, prompts = tools or [], resources or [], templates or [], prompts or []
         return Entries(tools=tools, resources=resources, templates=templates, prompts=prompts, problems=found)
+
+    def _mount(self, said: Configuration) -> None:
+        from .mounts.mounted import mounts_of
+        from .mounts.passing import server_of
+        from .mounts.targets import of_table
+
+        wanted = of_table(said.mounts, self._place.file)
+        # A file that says nothing else is only a way to name the server.
+        is_bare = msgspec.structs.replace(said, mounts={}, serve={}, auth=None) == Configuration()
+        if len(wanted) == 1 and is_bare and not any(self._is_there(name) for name in FOLDERS):
+            self.server = server_of(wanted, group=self.owner)
+            return
+        mounts_of(self.server).update(self.owner, wanted)
+
+    def reconfigure(self) -> bool:
+        """Read the configuration file again, and apply its mounts. Returns whether anything else in it has changed.
+
+        Raises ConfigurationError, and changes nothing, for an invalid file.
+        """
+        before, now = self.configuration, read(self._place.file)
+        if before.mounts != now.mounts:
+            from .mounts.mounted import mounts_of
+            from .mounts.targets import of_table
+
+            mounts_of(self.server).update(self.owner, of_table(now.mounts, self._place.file))
+        self.configuration = msgspec.structs.replace(before, mounts=now.mounts)
+        return self.configuration != now
 
     @property
     def docs_folder(self) -> str:

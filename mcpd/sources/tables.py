@@ -311,3 +311,6 @@ class Configuration(_Table, frozen=True):
     skills: SkillsTable = SkillsTable()
     docs: DocsTable = DocsTable()
     openapi: Annotated[dict[str, Any], Meta(description="HTTP APIs whose operations are tools.")] = {}
+    mounts: Annotated[
+        dict[str, dict[str, Any]], Meta(description="Other servers that are offered too, each in a table of its own.")
+    ] = {}

@@ -233,6 +233,6 @@ class WatchedFolder:
         return any(below == table or below.startswith(f"{table}{os.sep}") for table in self._tables)
 
     def refresh(self, paths: set[str]) -> None:
-        if any(os.path.basename(path) == FILE and os.path.dirname(path) == self._folder.root for path in paths):
+        if os.path.join(self._folder.root, FILE) in paths and self._folder.reconfigure():
             log.warning("mcpd.toml has changed; restart the server to apply it")
         self._folder.refresh(paths or None)

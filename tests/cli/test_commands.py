@@ -81,7 +81,6 @@ def test_help_of_check_names_the_exit_codes(run: Run) -> None:
         (["inspect", "a.py"], "to list everything with all schemas: mcpd list --verbose a.py"),
         (["add", "a.py"], "to add a file to a host: mcpd install HOST a.py"),
         (["tools", "a.py"], "to list the tools of a server: mcpd list a.py tools"),
-        (["connect", "a.py"], "every command connects on its own: mcpd list a.py, or mcpd list URL"),
         (["version"], "write mcpd --version"),
         (["server.py"], "server.py is not a command; to serve it: mcpd serve --stdio server.py"),
         (["--stdio"], "no option --stdio; write it after the command: mcpd serve --stdio"),

@@ -119,7 +119,6 @@ def test_a_guarded_run_is_not_called() -> None:
         ("mcp-server-nosuch", None, "mcp-server-nosuch: no such file, folder or module; if it is the command"),
         ("no such", None, "no such: no such file, folder or module"),
         ("stdio", None, "stdio: no such file; to choose the transport, write --stdio"),
-        ("ws://host:1/mcp", None, "ws://host:1/mcp is the address of a running server; name a file"),
         ("notes.txt", "hello", "notes.txt is not a Python file; name a file that ends with .py"),
         ("notes.txt:server", "hello", "notes.txt is not a Python file; name a file that ends with .py"),
         ("json.decodr:JSON", None, "no module 'json.decodr' in "),

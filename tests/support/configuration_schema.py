@@ -12,6 +12,7 @@ from typing import Any, get_args, get_origin
 import msgspec
 
 from mcpd.sources.configuration import serve_keys
+from mcpd.sources.mounts.settings import MountTable
 from mcpd.sources.scaffold import shipped_file
 from mcpd.sources.tables import PROFILES, Configuration, OpenApiTable, ToolTable
 
@@ -40,6 +41,7 @@ def _configuration_schema() -> dict[str, Any]:
         },
         "additionalProperties": False,
     }
+    properties["mounts"] = {**properties["mounts"], "additionalProperties": _mount_schema()}
     inner = properties["auth"]["properties"]
     asked = _resolved(inner)["introspection"]
     inner["introspection"] = {
@@ -59,6 +61,12 @@ def _configuration_schema() -> dict[str, Any]:
         "additionalProperties": False,
         "definitions": {"argument": argument},
     }
+
+
+def _mount_schema() -> dict[str, Any]:
+    (table,), components = msgspec.json.schema_components([MountTable])
+    found = _without_defaults(components[table["$ref"].rpartition("/")[2]])
+    return {**found, "properties": _resolved(found["properties"])}
 
 
 def _tools_schema(said: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -54,9 +54,7 @@ class ServeCommand(click.Command):
         if "--" in words:
             at = words.index("--")
             self.parse_args(ctx, words[:at])
-            if ctx.params["target"] is None and words[at + 1 :]:  # a command line, which begins with the target
-                ctx.params["target"], at = words[at + 1], at + 1
-            if ctx.params["target"] is not None:
+            if ctx.params["target"] is not None or words[at + 1 :]:
                 ctx.params["arguments"] = tuple(words[at + 1 :])
                 return []
 

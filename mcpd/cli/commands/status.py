@@ -16,6 +16,7 @@ from mcpd.protocol.printable import printable
 from mcpd.server.observe.control import NoStatus, running_servers, status_at, stop
 from mcpd.server.observe.report import Status
 from mcpd.server.settings import Option
+from .mounts import lines_of
 
 _STATUS_HELP = """Show the status of this user's running servers: uptime, clients, running calls and errors.
 
@@ -144,6 +145,8 @@ def _lines_of(status: Status) -> Iterator[str]:
         yield f"    and {status.in_flight - len(status.calls)} more"
     if status.backplane is not None:
         yield f"  backplane: {printable(status.backplane) or 'connected'}"
+    for mount in status.mounts:
+        yield from lines_of(mount)
     for worker in status.workers:
         died = f", restarted {worker.deaths} times" if worker.deaths else ""
         up = f"up {_span(worker.uptime_seconds)}"

@@ -14,7 +14,7 @@ from mcpd import __version__
 from mcpd.errors import ConfigurationError
 from mcpd.server.observe.http_thread import HttpThread, ObserverResponse
 from mcpd.server.observe.metrics import Family, Sample, Total, process_families
-from mcpd.server.observe.report import MOST_CALLS, STUCK_SECONDS, LastErrors, Status, WorkerStatus
+from mcpd.server.observe.report import MOST_CALLS, STUCK_SECONDS, LastErrors, Status, WorkerStatus, merged
 from mcpd.server.observe.watching import Site
 from mcpd.server.settings import Options
 from mcpd.transports.address import parse
@@ -198,6 +198,7 @@ class Overview(Site):
             calls=tuple(call for status in each for call in status.calls)[:MOST_CALLS],
             loop_lag_seconds=max((status.loop_lag_seconds for status in each), default=0.0),
             errors=tuple(errors[-5:]),
+            mounts=merged(mount for status in each for mount in status.mounts),
             workers=tuple(
                 WorkerStatus(
                     number=worker.number,

@@ -110,6 +110,7 @@ _PATTERNS = {
     "shell": re.compile(rf"\$\{{(?P<shell>{_NAME})\}}|\$(?P<bare>{_NAME})"),
     "env": re.compile(_ENV),
     "file": re.compile(f"{_ENV}|{_BRACES}"),
+    "strict": re.compile(rf"{_ENV}|{_BRACES}|\{{env:(?P<curly>{_NAME})\}}"),
     "curly": re.compile(rf"\{{env:(?P<env>{_NAME})\}}"),
     "secrets": re.compile(rf"\$\{{\{{\s*(?:secrets|inputs)\.(?P<env>{_NAME})\s*\}}\}}"),
 }
@@ -119,6 +120,7 @@ _PERCENT = re.compile(rf"{_PATTERNS['shell'].pattern}|%(?P<percent>{_NAME})%")
 class Variables:
     """Replaces variables in the values of one entry. `where` names the entry in errors and in the log.
 
+    `folder` is the workspace folder, by default the current folder. `used` are the values that were inserted.
     `dialect` selects the syntax of the host:
 
         braces   ${NAME}, ${NAME:-default}; an unset variable without a default stays as text and is logged.
@@ -126,15 +128,27 @@ class Variables:
         env      ${env:NAME}, ${userHome}, ${workspaceFolder}, ${pathSeparator}; an unset variable becomes "".
         file     `braces` and `env`, for a file of an unknown host.
         curly    {env:NAME}; an unset variable becomes "".
+        strict   `file` and `curly`; an unset variable is an error, and ${input:ID} is MCPD_INPUT_ID.
         secrets  ${{ secrets.NAME }}, read from the environment.
         none     no variables.
     """
 
-    def __init__(self, dialect: str, environment: Mapping[str, str], where: str, *, is_windows: bool = False) -> None:
+    def __init__(
+        self,
+        dialect: str,
+        environment: Mapping[str, str],
+        where: str,
+        *,
+        is_windows: bool = False,
+        folder: str | None = None,
+    ) -> None:
         self._pattern = _PERCENT if dialect == "shell" and is_windows else _PATTERNS.get(dialect)
         self._environment = environment
         self._where = where
         self._missing: set[str] = set()
+        self._is_strict = dialect == "strict"
+        self._folder = folder
+        self.used: set[str] = set()
 
     def expand(self, text: str) -> str:
         """Return the text with its variables replaced. Raises ConfigurationError for a value that the host asks for."""
@@ -146,7 +160,9 @@ class Variables:
 
     def _replace(self, match: re.Match[str]) -> str:
         found = {name: value for name, value in match.groupdict().items() if value is not None}
-        if "input" in found:
+        if "input" in found and self._is_strict:
+            found = {"input": f"MCPD_INPUT_{re.sub(r'[^A-Za-z0-9]', '_', found['input']).upper()}"}
+        elif "input" in found:
             raise ConfigurationError(
                 f"{self._where}: the host asks its user for {match[0]}; put the value into a file of your own, "
                 "or use the server's command or URL as the target"
@@ -158,9 +174,12 @@ class Variables:
         ((kind, name),) = found.items()
         value = self._environment.get(name)
         if value is not None and (value or default is None):
+            self.used.add(value)
             return value
         if default is not None:
             return default
+        if self._is_strict:
+            raise ConfigurationError(f"{self._where}: the variable {name} is not set; set it, or write ${{{name}:-}}")
         if kind != "braces":
             return ""
         if name not in self._missing:
@@ -172,7 +191,7 @@ class Variables:
     def _place(self, name: str) -> str:
         if name == "userHome":
             return self._environment.get("HOME") or self._environment.get("USERPROFILE") or os.path.expanduser("~")
-        return os.getcwd() if name == "workspaceFolder" else os.sep
+        return (self._folder or os.getcwd()) if name == "workspaceFolder" else os.sep
 
 
 _COMMANDS = ("command", "cmd")
@@ -407,7 +426,7 @@ def read_file(path: str, name: str, environment: Mapping[str, str] = os.environ)
 
     Raises ConfigurationError.
     """
-    servers = _servers(path)
+    servers = read_servers(path)
     if not name and len(servers) == 1:
         (name,) = servers
     return _read(servers, name, path, "file", environment)
@@ -419,15 +438,16 @@ def all_servers(text: str) -> dict[str, str]:
     Raises ConfigurationError for a file that is missing or invalid, and for a text that names neither.
     """
     host = HOSTS.get(text)
-    servers = _servers(text) if host is None else servers_of_host(host, host_files(host))
+    servers = read_servers(text) if host is None else servers_of_host(host, host_files(host))
 
-    targets = {name: f"{text}:{name}" for name, entry in servers.items() if not _is_disabled(entry)}
+    targets = {name: f"{text}:{name}" for name, entry in servers.items() if not is_disabled(entry)}
     if not targets:
         raise ConfigurationError(f"{text}: {'all its servers are disabled' if servers else 'contains no servers'}")
     return targets
 
 
-def _is_disabled(entry: Any) -> bool:
+def is_disabled(entry: Any) -> bool:
+    """Return whether the entry of a server says that it is off."""
     return isinstance(entry, dict) and (entry.get("disabled") is True or entry.get("enabled") is False)
 
 
@@ -500,7 +520,8 @@ def _no_server(servers: dict[str, Any], name: str, place: str) -> str:
     return f"{place}:{name}: no such server; {hint}: {listed}"
 
 
-def _servers(path: str) -> dict[str, Any]:
+def read_servers(path: str) -> dict[str, Any]:
+    """Return the entries of all servers in a configuration file, by name. Raises ConfigurationError."""
     kind, full = format_of(path), os.path.expanduser(path)
     if kind is None:
         raise ConfigurationError(f"{path}: not a configuration file, and none of the hosts {', '.join(HOSTS)}")

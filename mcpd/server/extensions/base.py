@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from mcpd.server.context.context import Context
     from mcpd.server.handlers.methods import HandlerTable
     from mcpd.server.lifespan import Lifespan
+    from mcpd.server.observe.report import MountStatus
     from mcpd.server.registry.entries import Problem, ResourceEntry
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -218,6 +219,13 @@ class Extension:
     def problems(self) -> list[Problem]:
         """Return problems that clients would have, for `mcpd check`."""
         return []
+
+    def mounts(self) -> Sequence[MountStatus]:
+        """Return the status of the servers that it has mounted, for `mcpd status`."""
+        return ()
+
+    def leave(self, server: ExtensionHost) -> None:
+        """The server is replaced by `server`, which has no such extension (`--reload`)."""
 
     def succeed(self, other: Extension) -> None:
         """This server replaces a running one, which had `other` (`--reload`)."""

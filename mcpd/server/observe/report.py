@@ -16,6 +16,7 @@ from time import monotonic, perf_counter
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from mcpd import __version__
 from mcpd.protocol.methods import SUBJECTS
@@ -113,6 +114,35 @@ class WorkerStatus(Struct, frozen=True, kw_only=True):
     """The number of its predecessors that have crashed."""
 
 
+class MountStatus(Struct, frozen=True, kw_only=True):
+    """One mounted server."""
+
+    name: str
+    target: str
+    """Its command or URL, without secrets."""
+    state: str
+    """not started, starting, running, idle (it starts with the next request), failed, needs a login or refused."""
+    era: str = ""
+    """legacy, modern, or "" before the first connection."""
+    instances: int = 0
+    calls: int = 0
+    failures: int = 0
+    last_error: str = ""
+
+
+def merged(mounts: Iterable[MountStatus]) -> tuple[MountStatus, ...]:
+    """Return the mounts of all workers, with the sums of their counts."""
+    found: dict[str, MountStatus] = {}
+    for each in mounts:
+        other = found.get(each.name, each)
+        counts = {} if other is each else {one: getattr(other, one) + getattr(each, one) for one in _COUNTS}
+        found[each.name] = replace(each, **counts, last_error=each.last_error or other.last_error)
+    return tuple(found.values())
+
+
+_COUNTS = ("instances", "calls", "failures")
+
+
 class Running(Struct, frozen=True):
     """The open connections and running calls of a server."""
 
@@ -148,6 +178,7 @@ class Status(Struct, frozen=True, kw_only=True):
     """None without a backplane, "" if it can be reached, otherwise the problem."""
     loop_lag_seconds: float = 0.0
     errors: tuple[LoggedError, ...] = ()
+    mounts: tuple[MountStatus, ...] = ()
     workers: tuple[WorkerStatus, ...] = ()
     """The workers of `--workers`. The other members are sums over them, except for `pid`, which is the parent's."""
 
@@ -238,6 +269,8 @@ class Report:
         self.meter: Meter | None = None
         """Counts calls; None without metrics."""
         self.services: list[Callable[[], EndpointStatus]] = []
+        self.mounts: Callable[[], Iterable[MountStatus]] = tuple
+        """Returns the status of each mounted server."""
         self.sources: list[Callable[[], Iterable[Family]]] = [self._own_families, process_families]
         """Sources of `/metrics` besides the meter. Other modules may add some."""
 
@@ -299,6 +332,7 @@ class Report:
             backplane=service.backplane,
             loop_lag_seconds=round(lag, 4),
             errors=self._errors.kept(),
+            mounts=tuple(self.mounts()),
         )
 
     # -- sources -----------------------------------------------------------------------------

@@ -32,7 +32,7 @@ from mcpd.transports.routes import Route, RouteRequest, RouteResponse
 from .control import checked_folder, control_path
 from .http_thread import HttpThread, ObserverRequest, ObserverResponse
 from .metrics import OPEN_METRICS, TEXT, Family, Meter, expose, wants_open_metrics
-from .report import JSON, Heartbeat, Report, Status
+from .report import JSON, Heartbeat, MountStatus, Report, Status
 
 
 def routes_of(report: Report) -> tuple[Route, ...]:
@@ -47,6 +47,11 @@ def routes_of(report: Report) -> tuple[Route, ...]:
         return RouteResponse(encode(report.status()), content_type=JSON)
 
     return Route("/metrics", metrics), Route("/statusz", statusz)
+
+
+def mounts_of(server: Any) -> list[MountStatus]:
+    """Return the status of all servers that are mounted on a server."""
+    return [each for extension in server.extensions.values() for each in extension.mounts()]
 
 
 log = logging.getLogger("mcpd")
@@ -187,6 +192,7 @@ class Watching(Site):
         self._heartbeat = Heartbeat(self._loop)
         self.report = Report(server.identity, connections, getattr(settings, "target", None) or "")
         """The state of the server. Other modules add to its `sources` and `services`."""
+        self.report.mounts = lambda: mounts_of(server)
         self.report.heartbeat = self._heartbeat
         self._thread_server: HttpThread | None = None
 
@@ -313,6 +319,7 @@ class Embedded:
             # Every user of the server could read the metrics, or everybody without authentication.
             raise ConfigurationError("asgi_app(metrics=True): pass token=, which protects the metrics and the server")
         self.report = Report(server.identity, self._connections)
+        self.report.mounts = lambda: mounts_of(server)
         self.report.meter = Meter(server.catalog.tools.find_enabled)
         server.add_observer(self.report.meter)
         self.routes: tuple[Route, ...] = routes_of(self.report)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from msgspec.structs import replace
 
@@ -16,18 +17,23 @@ from mcpd.protocol.methods import METHODS
 from mcpd.protocol.printable import printable
 from mcpd.server.context.exchange import Exchange, Handler, finished
 from mcpd.server.extensions.base import Extension, ExtensionHost
+from mcpd.server.observe.report import MountStatus
 from mcpd.server.registry.entries import Entries, Problem
 from .entries import entries_of
 from .settings import MountSettings, read_settings
 from .upstream import Upstream
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
     from mcpd.client.target import Target
     from mcpd.server import Server
+    from .targets import Wanted
 
 log = logging.getLogger("mcpd.mounts")
 
 _ID = "mcpd/mounts"
+_MOST_INSTRUCTIONS = 2048
 _NAME = re.compile(r"[a-z][a-z0-9-]{0,30}")
 
 
@@ -36,14 +42,7 @@ def mount(server: Server, name: str, target: Target, **settings: Any) -> Upstrea
     return mounts_of(server).add(name, target, read_settings(name, settings))
 
 
-def serve_alone(name: str, target: Target, settings: MountSettings) -> Server:
-    """Return a server that is what a single mounted server is: its names and results stay as they are."""
-    from mcpd.server import Server
-    from .passing import pass_on
-
-    server = Server(name)
-    pass_on(server, mounts_of(server).add(name, target, replace(settings, prefix="")))
-    return server
+LINE = "command line"
 
 
 def mounts_of(server: Server) -> Mounts:
@@ -63,6 +62,12 @@ class Mounts(Extension):
         super().__init__(_ID)
         self._host = server
         self.by_name: dict[str, Upstream] = {}
+        self.refused: dict[str, str] = {}
+        """The mounts that cannot be, with the reasons."""
+        # The mounts of each command line or file.
+        self._groups: dict[str, dict[str, Wanted]] = {}
+        self._prefixes: dict[str, str] = {}
+        self._loop: asyncio.AbstractEventLoop | None = None
 
     def bind(self, server: ExtensionHost) -> None:
         """Let lists wait for mounted servers whose lists are not known yet."""
@@ -73,8 +78,88 @@ class Mounts(Extension):
         """No client has it."""
         return False
 
-    def add(self, name: str, target: Target, settings: MountSettings) -> Upstream:
-        """Mount a server. Raises ConfigurationError for a name that is invalid or taken."""
+    def mounts(self) -> Sequence[MountStatus]:
+        """Return the status of all mounted servers."""
+        refused = (
+            MountStatus(name=name, target="", state="refused", last_error=why) for name, why in self.refused.items()
+        )
+        return [*(each.status for each in self.by_name.values()), *refused]
+
+    def leave(self, server: ExtensionHost) -> None:
+        """The program was loaded again: mounts of files and of the command line go on with it."""
+        mounts_of(cast("Server", server)).succeed(self)
+
+    def succeed(self, other: Extension) -> None:
+        """Take over the mounts of the command line and of files, and those that are as they were."""
+        assert isinstance(other, Mounts)
+        self._loop = other._loop
+        for name, upstream in other.by_name.items():
+            group = next((group for group, found in other._groups.items() if name in found), None)
+            mine = self.by_name.get(name)
+            if mine is None and group is not None:
+                self._groups.setdefault(group, {})[name] = other._groups[group][name]
+            elif mine is None or (mine.target, mine.settings) != (upstream.target, upstream.settings):
+                other._end(upstream)
+                continue
+            self.by_name[name] = upstream
+            upstream.on_lists = self._lists_changed
+            if upstream.lists:
+                self._lists_changed(upstream)
+        self._prefixes = other._prefixes
+
+    def problems(self) -> list[Problem]:
+        """Return the mounts that cannot be used, for `mcpd check`."""
+        found = {**{name: each.last_error for name, each in self.by_name.items() if each.last_error}, **self.refused}
+        return [Problem(f"mount {name}", why) for name, why in found.items()]
+
+    def update(self, group: str, wanted: Sequence[Wanted], prefix: str | None = None) -> None:
+        """Mount the servers of a file or command line, which may have changed. Safe to call from any thread.
+
+        Mounts that are the same as before stay as they are, with their instances and calls. Raises ConfigurationError,
+        and changes nothing, for a name that another group has.
+        """
+        if prefix is not None:
+            self._prefixes[group] = prefix
+        before, now = self._groups.get(group, {}), {each.name: each for each in wanted}
+        for name in now:
+            if name not in before and name in self.by_name:
+                raise ConfigurationError(f"mount {name!r} exists already: choose another name")
+        for name, each in before.items():
+            if now.get(name) != each:
+                self.remove(name)
+        self._groups[group] = now
+        for name, each in now.items():
+            if before.get(name) == each:
+                continue
+            if each.target is None:
+                log.error("mount %s: %s", printable(name), printable(each.problem))
+                self.refused[name] = each.problem
+            elif each.settings.enabled:
+                settings = each.settings
+                if self._prefixes.get(group) == "never" and settings.prefix is None:
+                    settings = replace(settings, prefix="")
+                self.add(name, each.target, settings, each.secrets)
+
+    def remove(self, name: str) -> None:
+        """End a mount, and remove what it offers."""
+        self.refused.pop(name, None)
+        upstream = self.by_name.pop(name, None)
+        if upstream is None:
+            return
+        self._host.replace(f"mount {name}", Entries(tools=(), resources=(), templates=(), prompts=()))
+        self._end(upstream)
+
+    def _end(self, upstream: Upstream) -> None:
+        if self._loop is not None and not self._loop.is_closed():
+            asyncio.run_coroutine_threadsafe(upstream.aclose(), self._loop)
+
+    def add(
+        self, name: str, target: Target, settings: MountSettings, secrets: frozenset[str] = frozenset()
+    ) -> Upstream:
+        """Mount a server; `secrets` are texts that nobody may see.
+
+        Raises ConfigurationError for a name that is invalid or taken.
+        """
         if not _NAME.fullmatch(name):
             raise ConfigurationError(
                 f"mount {name!r}: the name must begin with a-z and may contain a-z, 0-9 and -, at most 31 characters"
@@ -83,10 +168,12 @@ class Mounts(Extension):
             raise ConfigurationError(f"mount {name!r} exists already: choose another name")
         prefix = name if settings.prefix is None else settings.prefix
         upstream = Upstream(name, target, settings, Prefix(prefix, is_used=bool(prefix)), self._lists_changed)
+        upstream.secrets = secrets
         if settings.enabled:
             self.by_name[name] = upstream
             for kind in ("tools", "resources", "prompts", "completions"):
                 self._host.catalog.offer(kind)
+            upstream.remember()
         return upstream
 
     def _lists_changed(self, upstream: Upstream) -> None:
@@ -119,17 +206,35 @@ class Mounts(Extension):
             catalog.replace(owner, entries, is_known=False)
 
     def _wrapped(self, method: str, handler: Handler) -> Handler:
+        if method in ("initialize", "server/discover"):
+
+            async def begin(exchange: Exchange, params: Any) -> Any:
+                result = await finished(handler(exchange, params))
+                result.instructions = self._instructions(result.instructions)
+                return result
+
+            return begin
         if method not in METHODS or not METHODS[method].is_list:
             return handler
 
         async def handle(exchange: Exchange, params: Any) -> Any:
+            self._loop = exchange.peer.loop
             await asyncio.gather(*(each.ready(exchange) for each in self.by_name.values()))
             return await finished(handler(exchange, params))
 
         return handle
 
+    def _instructions(self, own: str | None) -> str | None:
+        # Add what the mounted servers say that are known, each under its name.
+        texts = [own] if own else []
+        for name, upstream in self.by_name.items():
+            if upstream.prefix.is_used and upstream.about is not None and upstream.about.instructions:
+                texts.append(f"# {name}\n\n{upstream.about.instructions[:_MOST_INSTRUCTIONS]}")
+        return "\n\n".join(texts) or None
+
     async def start(self) -> None:
         """Start the mounted servers that are `eager`."""
+        self._loop = asyncio.get_running_loop()
         for upstream in self.by_name.values():
             if upstream.settings.eager:
                 await upstream.ready()
@@ -144,3 +249,29 @@ class Mounts(Extension):
     async def aclose(self) -> None:
         """End all mounted servers, at the same time."""
         await asyncio.gather(*(upstream.aclose() for upstream in self.by_name.values()))
+
+
+class WatchedMounts:
+    """Mounts from files, which follow their changes; implements `Watched` of `sources.watch`."""
+
+    def __init__(self, server: Server, targets: Sequence[str], read: Callable[[], Sequence[Wanted]]) -> None:
+        self._server = server
+        self._read = read
+        self._files = [os.path.abspath(each[: each.index(".json")] + ".json") for each in targets]
+        self.name = self._files[0]
+
+    def folders(self) -> Sequence[str]:
+        """The folders of the files."""
+        return list(dict.fromkeys(map(os.path.dirname, self._files)))
+
+    def files(self) -> Iterable[str]:
+        """The files that name the servers."""
+        return self._files
+
+    def concerns(self, path: str) -> bool:
+        """Whether it is one of the files."""
+        return path in self._files
+
+    def refresh(self, paths: set[str]) -> None:
+        """Mount what the files name now."""
+        mounts_of(self._server).update(LINE, self._read())

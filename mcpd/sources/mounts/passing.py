@@ -10,29 +10,51 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Raw
 from msgspec.json import Decoder, encode
 
+from mcpd import __version__
+from mcpd.errors import ConfigurationError
 from mcpd.protocol.envelope import SERVER_INFO
 from mcpd.protocol.types.base import DiscoverResult, InitializeResult, RawResult
 from mcpd.protocol.versions.table import SUPPORTED
+from mcpd.server import Server
 from mcpd.server.context.exchange import Exchange, Handler, finished
 from mcpd.server.extensions.ui.constants import UI
 from mcpd.server.registry.tools import failed
+from .mounted import LINE, Mounts, mounts_of
 from .relay import forward
 from .upstream import LISTS, About, Unavailable, Upstream
 
 if TYPE_CHECKING:
-    from mcpd.server import Server
+    from collections.abc import Sequence
+
+    from .targets import Wanted
 
 _read_members = Decoder(dict[str, Raw]).decode
 _PASSED = ("tools/call", "prompts/get", "resources/read", "completion/complete")
 
 
-def pass_on(server: Server, upstream: Upstream) -> None:
+def server_of(wanted: Sequence[Wanted], prefix: str = "auto", group: str = LINE) -> Server:
+    """Return a server that offers only what these servers offer. Raises ConfigurationError.
+
+    A single one is passed through as it is, unless `prefix` is "always".
+    """
+    is_alone = len(wanted) == 1 and wanted[0].settings.prefix is None and prefix != "always"
+    if is_alone and wanted[0].target is None:
+        raise ConfigurationError(wanted[0].problem)
+    server = Server("+".join(each.name for each in wanted), version=__version__)
+    mounts = mounts_of(server)
+    mounts.update(group, wanted, "never" if is_alone else prefix)
+    if is_alone:
+        pass_on(server, mounts)
+    return server
+
+
+def pass_on(server: Server, mounts: Mounts) -> None:
     """Let a server be what its only mount is."""
-    passing = _Passing(server, upstream)
+    passing = _Passing(server, mounts)
     server.handlers.put("initialize", passing.initialize)
     server.handlers.put("server/discover", passing.discover)
     server.answer_others(passing.handler)
-    if upstream.settings.changes_names:
+    if passing.upstream.settings.changes_names:
         return  # the catalog knows the other names
     for method in _PASSED:
         server.handlers.put(method, passing.handler(method))
@@ -41,9 +63,16 @@ def pass_on(server: Server, upstream: Upstream) -> None:
 
 
 class _Passing:
-    def __init__(self, server: Server, upstream: Upstream) -> None:
+    def __init__(self, server: Server, mounts: Mounts) -> None:
         self._server = server
-        self._upstream = upstream
+        self._mounts = mounts
+
+    @property
+    def upstream(self) -> Upstream:
+        # A reload may have replaced it.
+        if not self._mounts.by_name:
+            raise Unavailable("the mounted server was removed from the configuration; restart mcpd")
+        return next(iter(self._mounts.by_name.values()))
 
     async def initialize(self, exchange: Exchange, params: Any) -> InitializeResult:
         about = await self._about(exchange)
@@ -64,10 +93,10 @@ class _Passing:
         )
 
     async def _about(self, exchange: Exchange) -> About:
-        about = self._upstream.about
+        about = self.upstream.about
         if about is None:
-            await self._upstream.connection(exchange)
-            about = self._upstream.about
+            await self.upstream.connection(exchange)
+            about = self.upstream.about
             assert about is not None
         if about.info is not None:
             self._server.identify(about.info)
@@ -79,7 +108,7 @@ class _Passing:
         async def handle(exchange: Exchange, params: Any) -> Any:
             members = _read_members(exchange.call.raw or b"{}")
             try:
-                return await self._upstream.call(
+                return await self.upstream.call(
                     exchange,
                     lambda connection: forward(connection, method, members, exchange),
                     is_repeatable=method != "tools/call" or self._is_repeatable(params.name),
@@ -98,7 +127,7 @@ class _Passing:
         """Return a handler of a list, which has the entries as the server wrote them."""
 
         async def handle(exchange: Exchange, params: Any) -> Any:
-            listed = self._upstream.lists.get(method)
+            listed = self.upstream.lists.get(method)
             if listed is None or not listed.page or listed.version is not exchange.call.version:
                 return await finished(ours(exchange, params))
             if listed.has_ui and not self._server.extensions[UI].admits(exchange.client):

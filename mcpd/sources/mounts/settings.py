@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 from msgspec import Meta, Struct, ValidationError, convert
 
 from mcpd.errors import ConfigurationError
+from mcpd.protocol.printable import printable
+
+S = TypeVar("S", bound=Struct)
 
 _NAME = r"^[a-z][a-z0-9-]{0,30}$"
 
@@ -92,13 +95,40 @@ class MountSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         return bool(self.allow or self.deny or self.rename or self.describe or self.arguments)
 
 
-def read_settings(name: str, given: Mapping[str, Any]) -> MountSettings:
+class MountTable(MountSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`[mounts.NAME]` in mcpd.toml: where the server is, and the settings of the mount."""
+
+    command: Annotated[
+        tuple[str, ...] | str | None, Meta(description="The command that starts the server, as a list of words.")
+    ] = None
+    args: Annotated[tuple[str, ...], Meta(description="Further words of the command.")] = ()
+    env: Annotated[
+        dict[str, str], Meta(description='Environment variables of its process, such as { DSN = "${DSN}" }.')
+    ] = {}
+    env_file: Annotated[str | None, Meta(description="A file with lines of NAME=VALUE for its environment.")] = None
+    cwd: Annotated[str | None, Meta(description="The folder it starts in; by default the folder of this file.")] = None
+    url: Annotated[str | None, Meta(description="The URL of a running server: http, https, ws, wss or unix:/path.")] = (
+        None
+    )
+    headers: Annotated[dict[str, str], Meta(description="Headers of each request to the URL.")] = {}
+
+
+def read_settings(name: str, given: Mapping[str, Any], kind: type[S] = MountSettings) -> S:  # type: ignore[assignment]
     """Return the settings of the mount `name`. Raises ConfigurationError."""
-    known = MountSettings.__struct_fields__
+    known = kind.__struct_fields__
     unknown = next((key for key in given if key not in known), None)
     if unknown is not None:
-        raise ConfigurationError(f"mount {name!r}: unknown setting {unknown!r}; known settings: {', '.join(known)}")
+        from difflib import get_close_matches
+
+        near = get_close_matches(unknown, known, 1)
+        hint = f"did you mean {near[0]}?" if near else f"known settings: {', '.join(known)}"
+        raise ConfigurationError(f"mounts.{name}: unknown setting {printable(unknown)}; {hint}")
     try:
-        return convert(dict(given), MountSettings)
+        return convert(dict(given), kind)
     except ValidationError as error:
-        raise ConfigurationError(f"mount {name!r}: {str(error).replace('`', '')}") from None
+        raise ConfigurationError(f"mounts.{name}: {str(error).replace('`', '')}") from None
+
+
+def settings_of(table: MountTable) -> MountSettings:
+    """Return the settings in a table, without its place."""
+    return MountSettings(**{name: getattr(table, name) for name in MountSettings.__struct_fields__})

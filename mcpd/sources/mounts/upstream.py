@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import shlex
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from random import uniform
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import Raw, Struct
 from msgspec.json import Decoder
+from msgspec.structs import replace
 
 from mcpd.client.callbacks import Callbacks
 from mcpd.client.connection import ClientConnection
@@ -27,6 +29,7 @@ from mcpd.client.names import Prefix
 from mcpd.client.results import read_list
 from mcpd.client.session import ClientSession
 from mcpd.client.target import Target
+from mcpd.client.targets.named import CommandTarget, UrlTarget
 from mcpd.errors import (
     CannotConnect,
     ConnectionLost,
@@ -36,10 +39,13 @@ from mcpd.errors import (
     SessionLost,
     ToolError,
 )
-from mcpd.protocol.printable import printable
+from mcpd.protocol.printable import mask_command, mask_text, printable
 from mcpd.protocol.types.base import ClientCapabilities, Implementation, Result, ServerCapabilities
 from mcpd.protocol.types.features import Prompt, Resource, ResourceTemplate, Tool
-from mcpd.protocol.versions.table import MODERN, Version
+from mcpd.protocol.versions import table
+from mcpd.protocol.versions.table import MODERN, SUPPORTED, Version
+from mcpd.server.observe.report import MountStatus
+from . import manifest
 from .settings import MountSettings
 from .shapes import declared_for
 
@@ -164,7 +170,10 @@ class Upstream:
         self.about: About | None = None
         """None until it was first connected."""
         self.lists: dict[str, Listed] = {}
+        self.secrets: frozenset[str] = frozenset()
+        """Values of variables in its configuration, which nobody may see."""
         self.last_error = ""
+        self.needs_login = self.was_open = False
         self.calls = self.failures = 0
         """Numbers of requests and of failures so far."""
 
@@ -180,6 +189,59 @@ class Upstream:
         self._changed: set[str] = set()
         self._is_closed = False
         self._loop: asyncio.AbstractEventLoop | None = None
+        # Whether the lists are those of a manifest, so that they have to be asked for once.
+        self._is_remembered = False
+
+    def remember(self) -> None:
+        """Take the lists from the manifest of an earlier start, if there is one."""
+        found = manifest.load(self.target)
+        if found is None:
+            return
+        self.about = About(found.has_sessions, found.capabilities, found.info, found.instructions)
+        for method, each in found.lists.items():
+            if method in LISTS and each.version in SUPPORTED:
+                self.lists[method] = Listed(each.page, each.entries, table.get(each.version), until=float("inf"))
+        self._is_remembered = True
+        self.on_lists(self)
+
+    def _save(self) -> None:
+        about = self.about
+        if about is None:
+            return
+        lists = {
+            method: manifest.ListManifest(each.page, each.entries, each.version.name)
+            for method, each in self.lists.items()
+            if each.version is not None
+        }
+        found = manifest.Manifest(
+            has_sessions=about.has_sessions, capabilities=about.capabilities, info=about.info,
+            instructions=about.instructions, lists=lists,
+        )  # fmt: skip
+        manifest.save(self.target, found)
+
+    @property
+    def status(self) -> MountStatus:
+        """What `mcpd mounts` shows of it."""
+        about = self.about
+        # Read on another thread, too, where there is no event loop.
+        if self._opening or self._open:
+            state = "running" if self._open else "starting"
+        elif self.needs_login:
+            state = "needs a login"
+        elif self.last_error:
+            state = "failed"
+        else:
+            state = "not started" if about is None or not self.was_open else "idle"
+        return MountStatus(
+            name=self.name,
+            target=shown(self.target),
+            state=state,
+            era="" if about is None else "legacy" if about.has_sessions else "modern",
+            instances=len(self._open),
+            calls=self.calls,
+            failures=self.failures,
+            last_error=self.last_error,
+        )
 
     # -- requests ----------------------------------------------------------------------------
 
@@ -272,9 +334,10 @@ class Upstream:
             self._failed(f"it did not start within {settings.start_timeout:g} s")
             raise self._unavailable(None) from None
         except (McpdError, OSError) as error:
-            self._failed(str(error))
+            self._failed(str(error), needs_login=isinstance(error, HttpError) and error.status in (401, 403))
             raise self._unavailable(None) from None
-        self._is_proven = True
+        self._is_proven = self.was_open = True
+        self.needs_login, self.last_error = False, ""
         session = connection.session
         about = About(
             not link.era.has_result_types, session.server_capabilities, session.server_info, session.instructions
@@ -288,6 +351,9 @@ class Upstream:
             self._close(connection)
         elif exchange is not None and key is exchange.call.session:
             exchange.peer.on_closed(lambda _: self._close(connection))
+        if self._is_remembered:
+            self._is_remembered = False
+            self._refresh(other, LISTS)
         self._refresh_stale(other)
         return other
 
@@ -356,18 +422,18 @@ class Upstream:
             self._failed(str(error))
             self._close(connection)
 
-    def _failed(self, why: str) -> None:
+    def _failed(self, why: str, *, needs_login: bool = False) -> None:
         now = asyncio.get_running_loop().time()
         self.failures += 1
-        self._is_proven = False
-        self.last_error = why.removeprefix(f"{self.name}: ")
+        self._is_proven, self.needs_login = False, needs_login
+        self.last_error = self.masked(why.removeprefix(f"{self.name}: "))
         log.warning("mount %s: %s", printable(self.name), printable(self.last_error, 1500))
         if now < self._next_try:
             return  # one failure may end many instances
         self._failed_at.append(now)
         recent = sum(now - each < _FAILURES_SECONDS for each in self._failed_at)
         pause = FIRST_PAUSE * 2 ** (recent - 1)
-        is_broken = recent >= _MOST_FAILURES
+        is_broken = recent >= _MOST_FAILURES or needs_login
         self._next_try = now + (LONGEST_PAUSE if is_broken else uniform(0.9, 1.1) * min(pause, LONGEST_PAUSE))
 
     def _check_pause(self) -> None:
@@ -377,10 +443,16 @@ class Upstream:
             raise self._unavailable(None)
 
     def _unavailable(self, error: McpdError | None) -> Unavailable:
-        why = self.last_error if error is None else str(error).removeprefix(f"{self.name}: ")
+        why = self.last_error if error is None else self.masked(str(error).removeprefix(f"{self.name}: "))
         seconds = self._next_try - asyncio.get_running_loop().time()
         later = f"; next try in {seconds:.0f} s" if seconds > 0 else ""
         return Unavailable(f'mount "{self.name}" is not available: {printable(why, 1000)}{later}')
+
+    def masked(self, text: str) -> str:
+        """Return a text without the secrets of the configuration."""
+        for secret in self.secrets:
+            text = text.replace(secret, "***")
+        return mask_text(text)
 
     # -- lists -------------------------------------------------------------------------------
 
@@ -427,6 +499,7 @@ class Upstream:
                     await self._fetch(connection, method)
                 if any(_entries(self.lists.get(method)) != _entries(each) for method, each in before.items()):
                     self.on_lists(self)
+                    self._save()
         finally:
             self._refreshing = None
 
@@ -434,7 +507,7 @@ class Upstream:
         capability, member, kind = LISTS[method]
         loop = asyncio.get_running_loop()
         if getattr(connection.session.server_capabilities, capability) is None:
-            self.lists[method] = Listed({}, [], until=float("inf"))
+            self.lists[method] = Listed({}, [], connection.session.version, until=float("inf"))
             return
         pages: list[Raw] = []
         entries: list[Raw] = []
@@ -460,6 +533,15 @@ class Upstream:
             ttl = self.lists[method].page.get("ttlMs")
             return max(0.0, float(_number(ttl)) / 1000) if ttl is not None else 0.0
         return float("inf") if capability.list_changed else _LEGACY_SECONDS
+
+
+def shown(target: Target) -> str:
+    """Return a command or URL without secrets."""
+    if isinstance(target, CommandTarget):
+        return shlex.join(mask_command(target.command))
+    if isinstance(target, UrlTarget):
+        return str(replace(target, name=""))
+    return mask_text(target) if isinstance(target, str) else type(target).__name__
 
 
 def _entries(listed: Listed | None) -> list[bytes] | None:

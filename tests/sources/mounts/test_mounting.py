@@ -14,8 +14,9 @@ from support.wires import LEGACY, MODERN, Wire, each_version, memory_wire
 from mcpd import Context, Params, Server
 from mcpd.client.targets.named import CommandTarget
 from mcpd.server.registry.content import embedded, link
-from mcpd.sources.mounts.mounted import serve_alone
+from mcpd.sources.mounts.passing import server_of
 from mcpd.sources.mounts.settings import MountSettings
+from mcpd.sources.mounts.targets import Wanted
 
 BOTH = pytest.mark.parametrize("version", [LEGACY[-1], MODERN])
 
@@ -63,6 +64,10 @@ async def opened(server: Server, version: str) -> AsyncIterator[Wire]:
             yield wire
     finally:
         await server.aclose()
+
+
+def alone(up: Server, settings: MountSettings) -> Server:
+    return server_of([Wanted("m", up, settings)])  # type: ignore[arg-type]
 
 
 def text_of(result: Any) -> str:
@@ -173,7 +178,7 @@ def framed(wire: Wire) -> list[bytes]:
 async def test_a_single_server_is_passed_through(version: str) -> None:
     """MNT-01: names, description and results are those of the server, byte for byte in its own version."""
     up = make_server("up")
-    server = serve_alone("m", up, MountSettings(protocol="modern" if version == MODERN else "legacy"))
+    server = alone(up, MountSettings(protocol="modern" if version == MODERN else "legacy"))
     async with opened(server, version) as wire, memory_wire(up) as direct:
         begun = await direct.open(version), wire.opened  # type: ignore[attr-defined]
         assert [each.get("instructions") for each in begun] == ["Use up."] * 2
@@ -209,7 +214,7 @@ async def test_an_unknown_method_goes_to_a_single_server(version: str) -> None:
         return {"found": params.word}
 
     extension.admits = lambda client: True  # type: ignore[method-assign]
-    server = serve_alone("m", up, MountSettings(protocol="modern" if version == MODERN else "legacy"))
+    server = alone(up, MountSettings(protocol="modern" if version == MODERN else "legacy"))
     async with opened(server, version) as wire:
         result = await wire.result("com.example/notes/search", {"word": "w"})
         assert result["found"] == "w"
