@@ -125,13 +125,8 @@ def launch(options: Options, given: Found | None = None) -> int:
     left_out = prepare_scripts(found)
     is_daemon = _is_daemon(options)
     target, from_file = (found or mounts)[0], frozenset[str]()
-    place = None if options.more_targets else target.place
-    if place is not None and target.configuration is not None:
-        from_file = _take_file_options(options, target.configuration.serve, place)
-        if target.configuration.auth is not None:
-            from .listening import settings_of_table
-
-            options.auth_table = settings_of_table(target.configuration.auth, place)
+    if not options.more_targets:
+        from_file = _take_configuration(options, target)
     if not options.stdio and options.ws is None and options.http is None and not is_daemon:
         _choose_transport(options, found, left_out)
     if options.workers is not None:
@@ -158,8 +153,8 @@ def launch(options: Options, given: Found | None = None) -> int:
     if is_terminal:
         what = "the demo server of mcpd " if options.target == DEMO else ""
         _print(f"mcpd: serving {what}on stdio, which expects an MCP client and not a person; Ctrl-C stops it")
-    if place is not None and place.ignored_file:
-        _print(f"mcpd: {printable(place.ignored_file)} is ignored because it belongs to another user")
+    if target.place is not None and target.place.ignored_file:
+        _print(f"mcpd: {printable(target.place.ignored_file)} is ignored because it belongs to another user")
     if options.workers is not None and not is_worker:
         from .worker_options import run_parent
 
@@ -167,6 +162,19 @@ def launch(options: Options, given: Found | None = None) -> int:
         return run_parent(options, read_token(options.token_file), _print)
     _load_and_serve(options, found, mounts, left_out, began)
     return 0
+
+
+def _take_configuration(options: Options, target: Found) -> frozenset[str]:
+    # Take the options in the mcpd.toml of the only target, and return their names.
+    place = target.place
+    if place is None or target.configuration is None:
+        return frozenset()
+    from_file = _take_file_options(options, target.configuration.serve, place)
+    if target.configuration.auth is not None:
+        from .listening import settings_of_table
+
+        options.auth_table = settings_of_table(target.configuration.auth, place)
+    return from_file
 
 
 def _is_daemon(options: Options) -> bool:

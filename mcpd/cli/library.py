@@ -22,8 +22,10 @@ from mcpd.errors import ConfigurationError
 from mcpd.protocol.printable import printable
 from mcpd.server import Server
 from mcpd.sources.files import stamp_of
-from mcpd.sources.mounts.mounted import mounts_of, serve_alone
+from mcpd.sources.mounts.mounted import mounts_of
+from mcpd.sources.mounts.passing import server_of
 from mcpd.sources.mounts.settings import MountSettings
+from mcpd.sources.mounts.targets import Wanted
 from .loading import environments
 from .programs import file_of, find_command
 
@@ -88,7 +90,8 @@ def serve_with_library(
     variables = {name: value for name, value in os.environ.items() if not name.startswith(("MCPD_", "_MCPD_"))}
     target = CommandTarget(command, env=_QUIET | variables, name=place, is_clean=True)
     mount = server_names([name])[name]
-    server = serve_alone(mount, target, MountSettings(inherit_env=True, start_timeout=_START_SECONDS))
+    settings = MountSettings(inherit_env=True, start_timeout=_START_SECONDS)
+    server = server_of([Wanted(mount, target, settings)])
     # It checks no tokens on stdio, by which it is mounted.
     server.has_login = needs.has_login or "FASTMCP_SERVER_AUTH" in os.environ  # type: ignore[attr-defined]
     upstream = mounts_of(server).by_name[mount]

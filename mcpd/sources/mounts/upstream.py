@@ -280,7 +280,8 @@ class Upstream:
 
     @property
     def _mode(self) -> str:
-        by_era = "client" if self.about is None or self.about.has_sessions else "shared"
+        has_sessions = self.about is None or self.about.has_sessions or self.settings.protocol == "legacy"
+        by_era = "client" if has_sessions else "shared"
         return self.settings.instances or by_era
 
     def _key(self, exchange: Exchange | None) -> object:
@@ -345,7 +346,13 @@ class Upstream:
         self.about = about
         if settings.instances == "call":
             return connection
-        connection.key = key = self._key(exchange)
+        before, key = key, self._key(exchange)
+        if before == _SHARED != key:
+            # It was modern before, and it was told nothing of the client that it belongs to.
+            link.on_lost = None
+            await link.aclose()
+            return await self._open_for(key, exchange)
+        connection.key = key
         other = self._open.setdefault(key, connection)
         if other is not connection:
             self._close(connection)
