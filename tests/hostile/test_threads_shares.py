@@ -6,13 +6,13 @@ import asyncio
 import socket
 import threading
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import uvicorn
-from support.clock import until
+from support.clock import Clock, turns, until
 from support.http_peer import MODERN, Peer, Port, envelope, modern, serving
 from support.http_wire import http_wire
 from support.wires import OpenWire, memory_wire, stdio_wire, websocket_wire
@@ -21,6 +21,7 @@ from mcpd import Context, Server
 from mcpd.server.functions import threads
 from mcpd.server.functions.threads import limit_threads
 from mcpd.server.http import HttpSettings
+from mcpd.server.observe.report import running
 
 _FORM = {"type": "object", "properties": {"sure": {"type": "boolean"}}}
 
@@ -175,6 +176,74 @@ async def test_a_call_cancelled_while_it_waits_leaves_the_queue(stage: Stage) ->
             await wire.answer(call)
         assert await wire.text("greet") == "hello"
         await wire.quiet()
+
+
+@pytest.mark.parametrize("open_wire", [memory_wire, http_wire])
+async def test_calls_that_are_begun_and_cancelled_leave_half_of_the_threads(
+    open_wire: OpenWire, stage: Stage, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Their functions cannot be stopped. Whoever has cancelled them is told so; others do not notice."""
+    limit_threads(9, 20)
+    clock = Clock()
+    async with open_wire(stage.server, "2025-11-25") as hog, open_wire(stage.server, "2025-11-25") as other:
+        for number in range(1, 31):
+            hog.cancel(hog.ask("tools/call", {"name": "stay", "arguments": {}}))
+            await stage.settles(min(number, 5))
+        refused = hog.ask("tools/call", {"name": "greet", "arguments": {}})
+        for _ in range(5):
+            assert await other.text("greet") == "hello"
+        assert stage.most == 5
+        await clock.advance(2)
+        said = "The server is busy: 5 functions still run although you have cancelled their calls: 'stay' (5)"
+        assert said in (await hog.answer(refused))["result"]["content"][0]["text"]
+        assert "'stay' (5); the calls of 5 were cancelled" in caplog.text
+        state = running([])
+        assert [(call.method, call.name) for call in state.cancelled] == [("tools/call", "stay")] * 5
+        stage.go.set()
+        await until(lambda: stage.inside == 0)
+        assert await hog.text("greet") == "hello"
+        assert running([]).cancelled == ()
+
+
+async def test_tasks_that_are_begun_and_cancelled_leave_half_of_the_threads(stage: Stage) -> None:
+    """A task's function is its client's, also after the request was answered."""
+    limit_threads(9, 20)
+    stage.server.add_tool(lambda: stage.server and stage.go.wait(25) and "x", name="task", task="auto", task_after=0)
+    capabilities = {"extensions": {"io.modelcontextprotocol/tasks": {}}}
+    async with memory_wire(stage.server, MODERN, capabilities=capabilities) as hog, memory_wire(stage.server) as other:
+        await other.open(MODERN)
+        for _ in range(100):
+            task = (await hog.call("task"))["taskId"]
+            await hog.result("tasks/cancel", {"taskId": task})
+        assert len(running([]).cancelled) == 5
+        assert await other.text("greet") == "hello"
+
+
+async def test_coroutines_that_ignore_their_cancellation_are_counted(stage: Stage) -> None:
+    server = Server("ignores", max_in_flight=3)
+    go = asyncio.Event()
+
+    @server.tool
+    async def ignore() -> str:
+        while not go.is_set():
+            with suppress(asyncio.CancelledError):
+                await go.wait()
+        return "ended"
+
+    async with memory_wire(server, "2025-11-25") as wire:
+        for _ in range(6):
+            request = wire.ask("tools/call", {"name": "ignore", "arguments": {}})
+            await turns()
+            wire.cancel(request)
+            await turns()
+        error = await wire.error("tools/call", {"name": "ignore", "arguments": {}})
+        assert (error["code"], error["message"]) == (
+            -32600, "Too many requests that were cancelled still run; retry later"
+        )  # fmt: skip
+        assert [call.name for call in running([wire.connection]).cancelled] == ["ignore"] * 6
+        go.set()
+        await turns()
+        assert await wire.text("ignore") == "ended"
 
 
 async def test_questions_that_nobody_answers_hold_a_bounded_number_of_threads(

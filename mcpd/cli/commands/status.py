@@ -14,7 +14,7 @@ from mcpd.cli.talk.words import note
 from mcpd.errors import ConfigurationError
 from mcpd.protocol.printable import printable
 from mcpd.server.observe.control import NoStatus, running_servers, status_at, stop
-from mcpd.server.observe.report import Status
+from mcpd.server.observe.report import RunningCall, Status
 from mcpd.server.settings import Option
 from .mounts import lines_of
 
@@ -128,6 +128,11 @@ def _no_answer(pid: int) -> str:
     return f"the server with pid {pid} does not answer: it hangs or is suspended; to end it, run kill -9 {pid}"
 
 
+def _line_of(call: RunningCall) -> str:
+    seconds = "" if call.seconds is None else f"  {call.seconds:.1f} s"
+    return f"    {printable(call.method)} {printable(call.name)}{seconds}".rstrip()
+
+
 def _lines_of(status: Status) -> Iterator[str]:
     # Text from elsewhere is escaped, so that it cannot control the terminal.
     name = printable(f"{status.name} {status.version}")
@@ -138,11 +143,12 @@ def _lines_of(status: Status) -> Iterator[str]:
     versions = ", ".join(f"{count} in {version or 'no version yet'}" for version, count in status.clients.items())
     yield f"  clients: {versions or 'none'}; sessions: {status.sessions}, event streams: {status.streams}"
     yield f"  running calls: {status.in_flight}"
-    for call in status.calls:
-        seconds = "" if call.seconds is None else f"  {call.seconds:.1f} s"
-        yield f"    {printable(call.method)} {printable(call.name)}{seconds}".rstrip()
+    yield from map(_line_of, status.calls)
     if len(status.calls) < status.in_flight:
         yield f"    and {status.in_flight - len(status.calls)} more"
+    if status.cancelled:
+        yield "  cancelled calls whose functions still run:"
+        yield from map(_line_of, status.cancelled)
     if status.backplane is not None:
         yield f"  backplane: {printable(status.backplane) or 'connected'}"
     for mount in status.mounts:

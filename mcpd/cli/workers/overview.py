@@ -196,6 +196,7 @@ class Overview(Site):
             backplane=backplane,
             in_flight=sum(status.in_flight for status in each),
             calls=tuple(call for status in each for call in status.calls)[:MOST_CALLS],
+            cancelled=tuple(call for status in each for call in status.cancelled)[:MOST_CALLS],
             loop_lag_seconds=max((status.loop_lag_seconds for status in each), default=0.0),
             errors=tuple(errors[-5:]),
             mounts=merged(mount for status in each for mount in status.mounts),

@@ -20,7 +20,7 @@ from mcpd.protocol.principal import Origin
 from mcpd.protocol.session import Call
 
 if TYPE_CHECKING:
-    from mcpd.server.functions.threads import ThreadCall
+    from mcpd.server.functions.thread_steps import ThreadCall
     from .asking import Asking, CallTask
     from .peer import CallClock, Peer
     from .questions import Question
@@ -133,7 +133,8 @@ class Exchange(Struct, eq=False):
 
         if running is self.peer.loop:
             return work
-        from mcpd.server.functions.threads import ThreadCall, this_thread  # loaded with the first plain function
+        from mcpd.server.functions.thread_steps import ThreadCall  # loaded with the first plain function
+        from mcpd.server.functions.threads import this_thread
 
         pending = ThreadCall(work, self.peer.loop)
         if is_question:

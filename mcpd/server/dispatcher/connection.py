@@ -159,6 +159,11 @@ class ServerConnection(Struct, eq=False, weakref=True):
         """
         self._on_closed = (*self._on_closed, callback)
 
+    @property
+    def cancelled(self) -> list[Call]:
+        """The calls that still run although they were cancelled."""
+        return [call for call in list(self._running) if not (call.is_open or call.method.startswith("notifications/"))]
+
     # -- observers ---------------------------------------------------------------------------
 
     def report_life(self) -> None:
@@ -234,6 +239,8 @@ class ServerConnection(Struct, eq=False, weakref=True):
         try:
             if self._is_ending:
                 raise InternalError("The server is shutting down")
+            if len(self._running) >= 2 * session.max_in_flight:
+                raise InvalidRequest("Too many requests that were cancelled still run; retry later")
             call = session.receive_request(request, charge)
         except ProtocolError as error:
             frame = session.refuse(error, request.id)

@@ -41,7 +41,7 @@ from .annotations import (
     plain_function,
     resolved,
 )
-from .threads import ThreadStep
+from .thread_steps import ThreadStep
 
 T = TypeVar("T")
 

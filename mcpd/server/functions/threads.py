@@ -6,7 +6,8 @@ times as many, and all clients of one address, whose tokens may be unchecked, le
 that holds all it can leaves a third of the slots free, two leave a fifth, however long their functions hang, and the
 next client finds a slot at once. A function that may not begin waits for at most `wait_seconds`; waiting connections
 take turns. A slot is released when both the waiting task and the thread have finished with it: a cancelled call leaves
-a thread that still runs.
+a thread that still runs. If such threads are half of all, the client that has cancelled the calls gets no other one,
+and its calls fail after two seconds.
 
 A function that waits for its client's answer releases its slot, within limits, since each still holds a thread. After
 the answer it continues at once: with a slot if its connection's share allows it, otherwise without one. Then it is
@@ -21,8 +22,7 @@ import logging
 import sys
 import threading
 from collections import Counter, deque
-from collections.abc import AsyncGenerator, Callable, Coroutine
-from concurrent.futures import CancelledError
+from collections.abc import AsyncGenerator, Callable, Iterable
 from contextlib import suppress
 from contextvars import Context, copy_context
 from types import CoroutineType
@@ -35,7 +35,7 @@ from mcpd.errors import ThreadsBusy
 from mcpd.protocol.budget import address_of
 from mcpd.protocol.defaults import MAX_THREADS, THREAD_TIMEOUT
 from mcpd.protocol.printable import printable
-from .annotations import Function, Values
+from .annotations import Function
 
 if TYPE_CHECKING:
     from concurrent.futures import ThreadPoolExecutor
@@ -47,6 +47,7 @@ _TIMES_FREE_TOGETHER = 8
 _TIMES_FREE_AT_ADDRESS = 16
 _ASKING_OF_ONE = 64
 _ASKING_IN_ALL = 256
+_CANCELLED_SECONDS = 2.0
 _REPORT_AFTER = 5.0
 _REPORT_EVERY = 60.0
 _MOST_NAMED = 5
@@ -83,6 +84,18 @@ class Borrower(Struct, eq=False):
         return "" if self._exchange is None else self._exchange.owner[1]
 
     @property
+    def call(self) -> Any:
+        """The call of its request, for the status; None if it has none."""
+        return getattr(self._exchange, "call", None)
+
+    @property
+    def owner(self) -> object:
+        """The client that its cancelled functions count for. Without a token, sessions of one address differ."""
+        client, connection = self.client, self.connection
+        lasts = getattr(getattr(connection, "opening", None), "subscribes", True)
+        return client if "@" in client or (client and not lasts) else connection
+
+    @property
     def name(self) -> str:
         """The subject of the request, for the log."""
         return "" if self._exchange is None else self._exchange.subject
@@ -99,6 +112,8 @@ class ThreadSlots:
         self._wait_seconds = wait_seconds
         # The functions that hold a slot.
         self._running: set[Borrower] = set()
+        # The functions that still run although their call was cancelled.
+        self.cancelled: set[Borrower] = set()
         # The functions that continue without a slot after their client's answer.
         self._without_slot: set[Borrower] = set()
         self._asking: Counter[object] = Counter()
@@ -197,11 +212,23 @@ class ThreadSlots:
     def _may_begin(self, borrower: Borrower, held: Counter[object] | None = None) -> bool:
         running = len(self._running)
         free = self._threads - running
+        if self.cancelled and self._is_spent(borrower):
+            return False
         # Quick check: as long as a third of the slots at most is held, nobody can exceed a share.
         if running < _TIMES_FREE * free or borrower.connection is None:
             return free > 0
         held = self._held() if held is None else held
         return all(held[key] < times * free for key, times in _shares(borrower).items())
+
+    def _is_spent(self, borrower: Borrower) -> bool:
+        # Whether cancelled functions of this client run in half of the threads.
+        if 2 * len(self.cancelled) < self._threads or borrower.connection is None:
+            return False
+        return 2 * len(self._cancelled_of(borrower)) >= self._threads
+
+    def _cancelled_of(self, borrower: Borrower) -> list[Borrower]:
+        owner = borrower.owner
+        return [each for each in self.cancelled if each.owner == owner]
 
     def try_acquire(self, borrower: Borrower) -> bool:
         """Take a slot if one is available at once. Returns whether it was."""
@@ -219,7 +246,9 @@ class ThreadSlots:
         self._waiting.setdefault(borrower.connection, deque()).append((borrower, turn))
         if self._reporter is None:
             self._reporter = loop.call_later(_REPORT_AFTER, self._report)
-        too_late = loop.call_later(self._wait_seconds, turn.cancel)
+        is_spent = self._is_spent(borrower)
+        seconds = min(self._wait_seconds, _CANCELLED_SECONDS) if is_spent else self._wait_seconds
+        too_late = loop.call_later(seconds, turn.cancel)
 
         try:
             await turn
@@ -232,6 +261,11 @@ class ThreadSlots:
             if task is not None and task.cancelling():
                 raise
             self._report()
+            if is_spent and (cancelled := self._cancelled_of(borrower)):
+                raise ThreadsBusy(
+                    f"The server is busy: {len(cancelled)} functions still run although you have cancelled their "
+                    f"calls: {_names(cancelled)}. Try again later"
+                ) from None
             raise ThreadsBusy(
                 f"The server is busy: no thread came free within {self._wait_seconds:g} seconds. Try again later"
             ) from None
@@ -260,6 +294,7 @@ class ThreadSlots:
                 job = self._ended.popleft()
                 job.drop()
                 self._running.discard(job)
+                self.cancelled.discard(job)
 
     def _end_all(self) -> None:
         self._is_woken = False  # first: a job that ends from now on wakes the loop again
@@ -335,15 +370,20 @@ class ThreadSlots:
         waiting = sum(map(len, self._waiting.values()))
         if now - self._reported >= _REPORT_EVERY:
             self._reported = now
-            names = Counter(borrower.name for borrower in (*self._running, *self._without_slot))
-            named = ", ".join(f"{name[:100]!r} ({count})" for name, count in names.most_common(_MOST_NAMED))
             log.warning(
-                "%d calls of plain functions wait for a thread: of %d threads, %d are busy, with %s",
-                waiting, self._threads, len(self._running), printable(named or "nothing", 2000),
+                "%d calls of plain functions wait for a thread: of %d threads, %d are busy, with %s; the calls of %d "
+                "were cancelled",
+                waiting, self._threads, len(self._running), _names((*self._running, *self._without_slot)),
+                len(self.cancelled),
             )  # fmt: skip
 
         if waiting:
             self._reporter = loop.call_later(_REPORT_EVERY, self._report)
+
+
+def _names(borrowers: Iterable[Borrower]) -> str:
+    names = Counter(borrower.name for borrower in borrowers).most_common(_MOST_NAMED)
+    return printable(", ".join(f"{name[:100]!r} ({count})" for name, count in names) or "nothing", 2000)
 
 
 def _shares(borrower: Borrower) -> dict[object, int]:
@@ -367,13 +407,6 @@ class _ThisThread(threading.local):
 
 
 this_thread = _ThisThread()
-
-
-class StepsFor(RunsFor, Protocol):
-    """The request that a `ThreadStep` belongs to."""
-
-    def end(self) -> None:
-        """End the request: its unanswered questions are given up."""
 
 
 async def run_in_thread(function: Function, *args: Any, exchange: RunsFor | None = None) -> Any:
@@ -431,76 +464,9 @@ def limit_threads(most: int, wait_seconds: float) -> ThreadSlots:
 _slots_of: WeakKeyDictionary[asyncio.AbstractEventLoop, ThreadSlots] = WeakKeyDictionary()
 
 
-class ThreadStep:
-    """One step of an object that is opened, used and closed in threads; a call's cancellation is delayed.
-
-    A step that has begun is awaited even if its call is cancelled, because the object is closed after it. A step that
-    `has_to_run` takes no slot, which others may hold for long, and runs even if it was cancelled before it began.
-    """
-
-    def __init__(self, exchange: StepsFor, *, has_to_run: bool = False) -> None:
-        self._exchange = exchange
-        self._has_to_run = has_to_run
-        self._loop = asyncio.get_running_loop()
-        self._lock = threading.Lock()
-        self._has_begun = False
-        self._is_given_up = False
-        self._ended = asyncio.Event()
-
-    async def run(self, function: Function, options: Values, /, *args: Any) -> Any:
-        """Return `function(*args, **options)`, or None if it `has_to_run`. Raises its exception, or CancelledError
-        after it.
-        """
-        if self._has_to_run:
-            await self._run_surely(function, options, args)
-            return None
-        try:
-            return await run_in_thread(self._run, function, options, args, exchange=self._exchange)
-        except asyncio.CancelledError:
-            with self._lock:
-                self._is_given_up = not self._has_begun
-            if self._has_begun:
-                self._exchange.end()  # its questions to the client are no longer answered
-                await self._ended.wait()
-            raise
-
-    async def _run_surely(self, function: Function, options: Values, args: tuple[Any, ...]) -> None:
-        import anyio.to_thread
-
-        # In its own task, because a cancelled task would not begin.
-        work = anyio.to_thread.run_sync(self._run_caught, function, options, args, limiter=anyio.CapacityLimiter(1))
-        task = asyncio.ensure_future(work)
-        try:
-            error = await asyncio.shield(task)
-        except asyncio.CancelledError:
-            await asyncio.wait([task])  # its exception is dropped in favour of the cancellation
-            raise
-        try:
-            if error is not None:
-                raise error
-        finally:
-            del error  # avoids a cycle with the traceback
-
-    def _run_caught(self, function: Function, options: Values, args: tuple[Any, ...]) -> BaseException | None:
-        # Return the exception instead of raising it: a task that raises SystemExit ends the event loop.
-        try:
-            self._run(function, options, args)
-        except BaseException as error:
-            return error
-        return None
-
-    def _run(self, function: Function, options: Values, args: tuple[Any, ...]) -> Any:
-        with self._lock:
-            if self._is_given_up:
-                return None
-            self._has_begun = True
-        try:
-            return function(*args, **options)
-        finally:
-            try:
-                self._loop.call_soon_threadsafe(self._ended.set)
-            except RuntimeError:  # the loop is closed, and nothing waits
-                pass
+def cancelled_calls() -> list[Any]:
+    """Return the cancelled calls whose functions still run in threads of this process."""
+    return [each.call for slots in list(_slots_of.values()) for each in list(slots.cancelled) if each.call is not None]
 
 
 class _Slot(Borrower, eq=False):
@@ -554,11 +520,14 @@ class _Slot(Borrower, eq=False):
         except IndexError:
             if self.is_over:
                 self.drop()
+            else:
+                self.slots.cancelled.add(self)
         else:
             self._release()
 
     def _release(self) -> None:
         self.is_over = True
+        self.slots.cancelled.discard(self)
         if self.is_asking or self.is_without_slot:
             self.is_asking = False
             self.slots.stop_asking(self)
@@ -589,76 +558,3 @@ class _Slot(Borrower, eq=False):
             self.loop.call_soon_threadsafe(step)
         except RuntimeError:
             pass  # the loop is closed, and nothing waits for a slot
-
-
-class ThreadCall:
-    """A coroutine that runs as a task of `loop`, for a thread that waits for it in `result`.
-
-    `asyncio.run_coroutine_threadsafe` leaves a reference cycle after each use, which would keep everything that the
-    call used until the garbage collector runs.
-
-    Raises RuntimeError if the loop is closed.
-    """
-
-    __slots__ = ("_done", "_error", "_is_cancelled", "_loop", "_task", "_value", "_work")
-
-    def __init__(self, work: Coroutine[Any, Any, Any], loop: asyncio.AbstractEventLoop) -> None:
-        self._loop = loop
-        self._work: Coroutine[Any, Any, Any] | None = work
-        self._task: asyncio.Task[Any] | None = None
-        self._value: Any = None
-        self._error: BaseException | None = None
-        self._is_cancelled = False
-        self._done = threading.Lock()
-        self._done.acquire()  # released at the end: the cheapest way to wait
-
-        try:
-            loop.call_soon_threadsafe(self._begin)
-        except RuntimeError:
-            work.close()
-            raise
-
-    def result(self) -> Any:
-        """Wait for the coroutine's result. Raises its exception, or concurrent.futures.CancelledError."""
-        self._done.acquire()
-        if self._error is None:
-            return self._value
-        try:
-            raise self._error
-        finally:
-            self._error = None  # the traceback refers to this frame, and the frame to this object
-
-    def cancel(self) -> None:
-        """Cancel the coroutine. Safe from any thread."""
-        self._is_cancelled = True
-        try:
-            self._loop.call_soon_threadsafe(self._cancel)
-        except RuntimeError:
-            pass  # the loop is closed, and nothing runs in it
-
-    # -- on the event loop's thread ----------------------------------------------------------
-
-    def _begin(self) -> None:
-        work, self._work = self._work, None
-        assert work is not None
-        if self._is_cancelled:
-            work.close()
-            self._error = CancelledError()
-            self._done.release()
-            return
-        self._task = self._loop.create_task(work)
-        self._task.add_done_callback(self._end)
-
-    def _cancel(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
-
-    def _end(self, task: asyncio.Task[Any]) -> None:
-        self._task = None
-        if task.cancelled():
-            self._error = CancelledError()
-        else:
-            self._error = task.exception()
-            if self._error is None:
-                self._value = task.result()
-        self._done.release()

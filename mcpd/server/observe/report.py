@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import sys
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterable
@@ -152,6 +153,7 @@ class Running(Struct, frozen=True):
     """The number of initialized sessions of legacy versions."""
     in_flight: int
     calls: tuple[RunningCall, ...]
+    cancelled: tuple[RunningCall, ...] = ()
 
 
 class Status(Struct, frozen=True, kw_only=True):
@@ -174,6 +176,8 @@ class Status(Struct, frozen=True, kw_only=True):
     """Open event streams over HTTP."""
     in_flight: int = 0
     calls: tuple[RunningCall, ...] = ()
+    cancelled: tuple[RunningCall, ...] = ()
+    """Cancelled calls whose functions still run."""
     backplane: str | None = None
     """None without a backplane, "" if it can be reached, otherwise the problem."""
     loop_lag_seconds: float = 0.0
@@ -188,6 +192,8 @@ def running(connections: Iterable[Any]) -> Running:
     skipped."""
     clients: Counter[str] = Counter()
     calls: list[RunningCall] = []
+    threads = sys.modules.get("mcpd.server.functions.threads")
+    cancelled: list[Any] = [] if threads is None else threads.cancelled_calls()
     in_flight = sessions = 0
     now = perf_counter()
     for connection in connections:
@@ -199,10 +205,15 @@ def running(connections: Iterable[Any]) -> Running:
         for call in session.in_flight:
             in_flight += 1
             if len(calls) < MOST_CALLS:
-                seconds = round(now - call.began, 3)
-                calls.append(RunningCall(printable(call.method), _name_of(call), seconds, call.version.name))
+                calls.append(_described(call, now))
+        cancelled += getattr(connection, "cancelled", ())
 
-    return Running(dict(clients), sessions, in_flight, tuple(calls))
+    described = tuple(_described(call, now) for call in cancelled[:MOST_CALLS])
+    return Running(dict(clients), sessions, in_flight, tuple(calls), described)
+
+
+def _described(call: Any, now: float) -> RunningCall:
+    return RunningCall(printable(call.method), _name_of(call), round(now - call.began, 3), call.version.name)
 
 
 def _name_of(call: Any) -> str:
@@ -329,6 +340,7 @@ class Report:
             streams=service.streams,
             in_flight=now.in_flight,
             calls=now.calls,
+            cancelled=now.cancelled,
             backplane=service.backplane,
             loop_lag_seconds=round(lag, 4),
             errors=self._errors.kept(),

@@ -427,7 +427,7 @@ def test_the_lines_of_status() -> None:
     state = Status(
         pid=5, mcpd="1", name="a\x1b[31m", version="2", target="t.py", since=0, uptime_seconds=90_061, urls=("http://x",),
         clients={"": 1, MODERN: 2}, in_flight=3, calls=(RunningCall("tools/call", "dig", 1.25), RunningCall("ping")),
-        sessions=2, streams=4, backplane="away for 3 s",
+        cancelled=(RunningCall("tools/call", "spin", 9),), sessions=2, streams=4, backplane="away for 3 s",
         errors=(LoggedError(0, "mcpd", "tool x failed", "ValueError"),),
     )  # fmt: skip
     text = "\n".join(lines_of(state))
@@ -435,7 +435,7 @@ def test_the_lines_of_status() -> None:
     assert "up 1 d 1 h" in text
     assert "1 in no version yet, 2 in " + MODERN in text
     assert "tools/call dig  1.2 s" in text
-    assert "and 1 more" in text
+    assert "and 1 more\n  cancelled calls whose functions still run:\n    tools/call spin  9.0 s" in text
     assert "sessions: 2, event streams: 4" in text
     assert "backplane: away for 3 s" in text
     assert "tool x failed (ValueError)" in text

@@ -121,7 +121,7 @@ async def test_more_calls_wait_in_order_and_many_more_are_refused(
 async def test_a_place_is_passed_on_by_calls_that_are_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also by one that got it at that moment, and by one that still stands in the line."""
     one = pool.Pool(Source("nothing:loads", {}), "fork")
-    monkeypatch.setattr(one, "_start", lambda: asyncio.sleep(3600))
+    monkeypatch.setattr(one, "_start", asyncio.Event().wait)
 
     async def use() -> None:
         async with one.worker(0):
