@@ -6,7 +6,6 @@ import time
 from pathlib import Path
 
 import pytest
-from support.pdf_bombs import BOMBS
 
 from mcpd.sources.docs.page import UnreadablePage
 from mcpd.sources.docs.readers.reading import ReaderProcess, read_page
@@ -17,6 +16,8 @@ SECONDS = 1.0
 
 @pytest.mark.slow
 def test_they_are_bounded() -> None:
+    from support.pdf_bombs import BOMBS  # making them takes half a second
+
     process = ReaderProcess(SECONDS)
     said: dict[str, str] = {}
     peak = 0
