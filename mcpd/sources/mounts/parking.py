@@ -47,8 +47,8 @@ class Asker(Protocol):
     name: str
     version: Version
 
-    async def send(self, method: str, members: dict[str, Any], flight: Flight) -> Raw:
-        """Send a request, and return its result."""
+    async def send_alone(self, method: str, members: dict[str, Any], flight: Flight) -> Raw:
+        """Send a request, and return its result, when no other call can be confused with it."""
 
     async def ask_client(self, exchange: Exchange, method: str, params: Raw) -> Raw:
         """Ask the client of a session a question."""
@@ -93,7 +93,7 @@ class ParkedCall(Flight):
     # Set when a question arrives or the server answers.
     wake: asyncio.Event | None = None
     timer: asyncio.TimerHandle | None = None
-    owner: str = ""
+    owner: object = None
 
     async def ask(self, relay: Asker, asked: ServerRequest) -> Any:
         """Keep a question until a request of the client brings its answer."""
@@ -178,7 +178,7 @@ class Parking:
             if "visits" in kept:
                 _check_visits(_answers(params), kept["visits"])
             parked = ParkedCall(exchange, questions={}, waiters={}, wake=asyncio.Event(), owner=_owner(exchange))
-            parked.task = asyncio.get_running_loop().create_task(relay.send(method, members, parked))
+            parked.task = asyncio.get_running_loop().create_task(relay.send_alone(method, members, parked))
             parked.task.add_done_callback(lambda task: _done(parked, task))
         try:
             raw = await parked.next()
@@ -262,9 +262,10 @@ def _check_visits(answers: Mapping[str, Raw], keys: list[str]) -> None:
             raise ToolError("The user did not visit the page that this needs")
 
 
-def _owner(exchange: Exchange) -> str:
+def _owner(exchange: Exchange) -> object:
+    # The user, otherwise the address or, if that is unknown, the connection.
     session = exchange.call.session
-    return session.opening.principal or session.owner
+    return session.opening.principal or session.owner or session
 
 
 def _done(parked: ParkedCall, task: asyncio.Task[Raw]) -> None:

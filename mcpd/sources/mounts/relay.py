@@ -119,6 +119,9 @@ class Relay:
         self._parking = parking_of(connection.upstream)
         self._envelopes: dict[tuple[object, ...], Envelope] = {}
         self._level: str | None = None
+        # Unknown clients share this connection, and the server's questions share one stream.
+        is_mixed = connection.key == ("principal", "") and carrier.channel.is_multiplexed
+        self._turn = asyncio.Lock() if is_mixed else None
         self._pauses: set[asyncio.Task[None]] = set()
 
         carrier.on_request = self._answer
@@ -179,6 +182,13 @@ class Relay:
         offered = call.client.capabilities
         asks = offered.elicitation is not None or offered.sampling is not None or offered.roots is not None
         return asks and self.settings.questions == "ask"
+
+    async def send_alone(self, method: str, members: dict[str, Any], flight: Flight) -> Raw:
+        """Like `send`, one after the other if nobody can say whose question comes from the server."""
+        if self._turn is None:
+            return await self.send(method, members, flight)
+        async with self._turn:
+            return await self.send(method, members, flight)
 
     async def send(self, method: str, members: dict[str, Any], flight: Flight) -> Raw:
         """Send a request once, and return its result. Raises the error of the server in the client's version."""

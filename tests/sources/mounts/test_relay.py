@@ -336,3 +336,53 @@ async def test_results_have_the_shape_of_the_clients_version(version: str, proto
         await wire.result("prompts/get", {"name": "up_greet", "arguments": {"whom": "you"}})
         missing = await wire.error("resources/read", {"uri": "up+notes://none"})
         assert missing["code"] == (-32602 if version == MODERN else -32002)
+
+
+@pytest.mark.parametrize("protocol", ["legacy", "modern"])
+@pytest.mark.parametrize("version", [OLD, MODERN])
+async def test_a_hundred_clients_get_their_own_answers(
+    version: str, protocol: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """MNT-12: four calls of each at once, and every answer carries the mark of its client."""
+    monkeypatch.setattr("mcpd.sources.mounts.upstream.MOST_INSTANCES", 101)
+    monkeypatch.setattr("mcpd.sources.mounts.parking.MOST_PER_MOUNT", 400)
+    front = Server("front")
+    front.mount("up", make_server(), protocol=protocol)
+
+    async def one(number: int) -> None:
+        mark = f"m{number}"
+        async with Client(front, callbacks(mark), version=version) as client:
+            calls = (
+                client.call_tool("up_name", {"greeting": f"hi {mark}"}),
+                client.call_tool("up_model", {"words": mark}),
+                client.call_tool("up_folders"),
+                client.call_tool("up_both"),
+            )
+            texts = [result.content[0].text for result in await asyncio.gather(*calls)]  # type: ignore[union-attr]
+        answer = f"accept {{'n': '{mark}'}}"
+        assert texts == [f"hi {mark} {mark}", f"{mark} {mark}", f"file:///{mark}", f"{answer} {answer}"]
+
+    async with Client(front) as client:
+        await client.list_tools()
+    try:
+        await asyncio.gather(*map(one, range(100)))
+    finally:
+        await front.aclose()
+
+
+async def test_unknown_clients_of_one_connection_are_asked_one_after_the_other(child: Child) -> None:
+    """MNT-12: over HTTP without sessions, in front of a legacy server on stdio."""
+    async with AsyncExitStack() as stack:
+        front = Server("front")
+        target = await stack.enter_async_context(reached(stack, make_server(), "stdio", child))
+        front.mount("up", target, protocol="legacy")
+        stack.push_async_callback(front.aclose)
+        address = await stack.enter_async_context(reached(stack, front, "http"))
+
+        async def one(number: int) -> str:
+            async with Client(address, callbacks(f"m{number}"), version=MODERN) as client:
+                results = await asyncio.gather(*(client.call_tool("up_name", {"greeting": "hi"}) for _ in range(4)))
+            return " ".join(result.content[0].text for result in results)  # type: ignore[union-attr]
+
+        found = await asyncio.gather(*map(one, range(8)))
+    assert found == [" ".join([f"hi m{number}"] * 4) for number in range(8)]
