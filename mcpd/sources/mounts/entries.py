@@ -28,6 +28,7 @@ from mcpd.server.registry.entries import (
 from mcpd.server.registry.tools import failed
 from mcpd.server.registry.uri_template import UriTemplate
 from .relay import forward
+from .trust import Pins
 from .upstream import LISTS, Unavailable, Upstream
 
 if TYPE_CHECKING:
@@ -46,8 +47,10 @@ _read_completion = Decoder(CompleteResult).decode
 def entries_of(upstream: Upstream) -> Entries:
     """Return the entries of a mounted server, from its lists. Invalid ones are left out and logged."""
     settings = upstream.settings
+    tools = [tool for tool in _valid(upstream, "tools/list") if settings.allows(tool.name)]
+    withheld = Pins(upstream.name).withheld(tools) if settings.pin and tools else frozenset()
     return Entries(
-        tools=[MountedTool(upstream, tool) for tool in _valid(upstream, "tools/list") if settings.allows(tool.name)],
+        tools=[MountedTool(upstream, tool) for tool in tools if tool.name not in withheld],
         resources=[MountedResource(upstream, each) for each in _valid(upstream, "resources/list")],
         templates=[MountedTemplate(upstream, each) for each in _valid(upstream, "resources/templates/list")],
         prompts=[

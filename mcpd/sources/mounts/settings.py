@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from typing import Annotated, Any, Literal, TypeVar
@@ -16,6 +17,10 @@ S = TypeVar("S", bound=Struct)
 _NAME = r"^[a-z][a-z0-9-]{0,30}$"
 
 _Seconds = Annotated[float, Meta(ge=0)]
+
+
+# Headers that belong to one connection, or name or authorize a client. They are never sent on.
+_NEVER = re.compile(r"(?i)authorization|cookie2?|proxy-.*|mcp-.*|forwarded|x-forwarded-.*|x-real-ip|host|via|origin")
 
 
 class MountSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -83,6 +88,11 @@ class MountSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         False
     )
 
+    def __post_init__(self) -> None:
+        refused = next((name for name in self.forward_headers if _NEVER.fullmatch(name)), None)
+        if refused is not None:
+            raise ValueError(f"forward_headers: {refused} is never sent on to another server")
+
     def allows(self, name: str) -> bool:
         """Return whether a tool or prompt of the server is offered, by its name there."""
         if any(fnmatchcase(name, pattern) for pattern in self.deny):
@@ -92,7 +102,7 @@ class MountSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     @property
     def changes_names(self) -> bool:
         """Whether any entry of the server is hidden or changed."""
-        return bool(self.allow or self.deny or self.rename or self.describe or self.arguments)
+        return self.pin or bool(self.allow or self.deny or self.rename or self.describe or self.arguments)
 
 
 class MountTable(MountSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -42,18 +42,8 @@ _USUAL = frozenset(
      "SYSTEMROOT", "WINDIR", "COMSPEC", "PATHEXT", "APPDATA", "LOCALAPPDATA", "TEMP", "TMP", "USERPROFILE")
 )  # fmt: skip
 
-# Headers that belong to one connection, or name or authorize a client. They are never sent on.
-_NEVER = re.compile(r"(?i)authorization|cookie2?|proxy-.*|mcp-.*|forwarded|x-forwarded-.*|x-real-ip|host|via|origin")
-
 sender: ContextVar[Exchange | None] = ContextVar("mcpd_mount_sender", default=None)
 """The request for which a mounted server is reached."""
-
-
-def check_forwarded(names: tuple[str, ...]) -> None:
-    """Raise ValueError for a header of clients that is never sent on."""
-    refused = next((name for name in names if _NEVER.fullmatch(name)), None)
-    if refused is not None:
-        raise ValueError(f"forward_headers: {refused} is never sent to another server")
 
 
 def with_environment(target: Target, settings: MountSettings) -> Target:
@@ -152,7 +142,7 @@ def _cleaned(value: Any) -> Any:
         return [_cleaned(each) for each in value]
     if not isinstance(value, dict):
         return value
-    found = {}
+    found: dict[str, Any] = {}
     for name, member in value.items():
         if name in _TEXTS and isinstance(member, str):
             found[name] = clean_text(member)

@@ -13,6 +13,7 @@ import logging
 import shlex
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from contextlib import suppress
 from random import uniform
 from typing import TYPE_CHECKING, Any, Final
 
@@ -39,6 +40,7 @@ from mcpd.errors import (
     SessionLost,
     ToolError,
 )
+from mcpd.protocol.jsonrpc import MALFORMED
 from mcpd.protocol.printable import mask_command, mask_text, printable
 from mcpd.protocol.types.base import ClientCapabilities, Implementation, Result, ServerCapabilities
 from mcpd.protocol.types.features import Prompt, Resource, ResourceTemplate, Tool
@@ -48,6 +50,7 @@ from mcpd.server.observe.report import MountStatus
 from . import manifest
 from .settings import MountSettings
 from .shapes import declared_for
+from .trust import clean_entry, http_options, sender, with_environment
 
 if TYPE_CHECKING:
     from mcpd.server.context.exchange import Exchange
@@ -275,6 +278,7 @@ class Upstream:
 
     async def connection(self, exchange: Exchange | None = None) -> Connection:
         """Return an open instance for the client of a request. Raises Unavailable."""
+        sender.set(exchange)
         found = self._open.get(self._key(exchange))
         return await self._opened(exchange) if found is None else found
 
@@ -286,11 +290,11 @@ class Upstream:
 
     def _key(self, exchange: Exchange | None) -> object:
         mode = self._mode
-        if mode == "shared" or exchange is None:
+        if exchange is None or (mode == "shared" and self.settings.identity == "proxy"):
             return _SHARED
         session = exchange.call.session
         opening = session.opening
-        if mode == "principal" and opening.principal:
+        if self.settings.identity == "upstream" or (mode == "principal" and opening.principal):
             return "principal", opening.principal
         # A connection of one request belongs to its user.
         lasts = opening.subscribes and not opening.is_stateless
@@ -318,13 +322,14 @@ class Upstream:
         settings, loop = self.settings, asyncio.get_running_loop()
         self._loop = loop
         link = _Link(
-            self.target,
+            with_environment(self.target, settings),
             Callbacks(list_changed=lambda kind: self._list_changed(link, kind)),
             declared_for(None if key == _SHARED else exchange, settings),
             skips_probe=self._is_legacy,
             version=MODERN[-1] if settings.protocol == "modern" else None,
             timeout=settings.start_timeout,
             limits=_LIMITS,
+            http=http_options(self.name, settings),
         )
         connection = Connection(self, link, key, used_at=loop.time())
         link.on_lost = lambda error: self._lost(connection, error)
@@ -361,6 +366,7 @@ class Upstream:
         if self._is_remembered:
             self._is_remembered = False
             self._refresh(other, LISTS)
+        self._set_mirrors(other)
         self._refresh_stale(other)
         return other
 
@@ -531,8 +537,23 @@ class Upstream:
             if connection.client.is_lost:
                 return
             entries, pages = self.lists[method].entries if method in self.lists else [], []
+        entries = list(map(clean_entry, entries))
         self.lists[method] = Listed(_members(pages[0]) if pages else {}, entries, connection.session.version)
         self.lists[method].until = loop.time() + self._fresh_seconds(connection, method)
+        if method == "tools/list":
+            for each in {connection, *self._open.values()}:
+                self._set_mirrors(each)
+
+    def _set_mirrors(self, connection: Connection) -> None:
+        # Over HTTP some arguments are repeated in headers, which the tool names.
+        headings, listed = connection.session.headings, self.lists.get("tools/list")
+        if headings is None or listed is None:
+            return
+        tools = []
+        for entry in listed.entries:
+            with suppress(*MALFORMED):
+                tools.append(_read_tool(entry))
+        headings.set_tools(tools)
 
     def _fresh_seconds(self, connection: Connection, method: str) -> float:
         capability = getattr(connection.session.server_capabilities, LISTS[method][0])
@@ -557,3 +578,4 @@ def _entries(listed: Listed | None) -> list[bytes] | None:
 
 _members = Decoder(dict[str, Raw]).decode
 _number = Decoder(float).decode
+_read_tool = Decoder(Tool).decode
