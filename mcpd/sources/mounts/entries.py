@@ -16,6 +16,7 @@ from mcpd.protocol.types.base import NO_JSON, RawResult
 from mcpd.protocol.types.features import Prompt, Resource, ResourceTemplate, Tool
 from mcpd.protocol.types.interaction import CompleteResult, Completion
 from mcpd.protocol.wire.headers import mirrors
+from mcpd.server.extensions.ui.constants import SCHEME, UI
 from mcpd.server.registry.entries import (
     ActiveExtensions,
     Completing,
@@ -27,6 +28,7 @@ from mcpd.server.registry.entries import (
 )
 from mcpd.server.registry.tools import failed
 from mcpd.server.registry.uri_template import UriTemplate
+from .carried import without_apps
 from .relay import forward
 from .trust import Pins
 from .upstream import LISTS, Unavailable, Upstream
@@ -116,6 +118,11 @@ class _Mounted:
         self._own = own
         self._item = item
 
+    @property
+    def upstream(self) -> Upstream:
+        """The mount that it belongs to."""
+        return self._upstream
+
     def __eq__(self, other: object) -> bool:
         return (
             isinstance(other, _Mounted)
@@ -152,7 +159,12 @@ class MountedTool(_Mounted, ToolEntry):
         schema = _without(tool.input_schema, self._fixed) if self._fixed else tool.input_schema
         shown = structs.replace(shown, name=self.key, description=description, input_schema=schema)
         super().__init__(upstream, tool.name, shown)
+        self._plain, self.requires = without_apps(shown)
         self._mirrors: Sequence[Mirror] | None = None
+
+    def listed(self, active: ActiveExtensions) -> Any:
+        """Return the tool, with its app only for clients with MCP Apps."""
+        return self._item if UI in active else self._plain
 
     @property
     def mirrors(self) -> Sequence[Mirror]:
@@ -196,6 +208,11 @@ class MountedResource(_Mounted, ResourceEntry):
     def __init__(self, upstream: Upstream, resource: Resource) -> None:
         self.key = upstream.prefix.uri(resource.uri)
         super().__init__(upstream, resource.uri, structs.replace(resource, uri=self.key))
+        self.requires = UI if resource.uri.startswith(SCHEME) else None
+
+    def own_uri(self, uri: str) -> str:
+        """Return the URI at the mounted server."""
+        return self._own
 
     def run(self, uri: str, exchange: Exchange) -> Any:
         """Read it from the mounted server."""
@@ -244,7 +261,11 @@ class MountedTemplate(_MountedCompleting, TemplateEntry):
 
     def run(self, uri: str, variables: dict[str, str], exchange: Exchange) -> Any:
         """Read a resource that matches."""
-        return self._call("resources/read", exchange, {"uri": self._upstream.prefix.own_uri(uri) or uri})
+        return self._call("resources/read", exchange, {"uri": self.own_uri(uri)})
+
+    def own_uri(self, uri: str) -> str:
+        """Return the URI at the mounted server."""
+        return self._upstream.prefix.own_uri(uri) or uri
 
     def _ref(self) -> dict[str, str]:
         return {"type": "ref/resource", "uri": self._own}

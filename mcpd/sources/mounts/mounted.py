@@ -15,11 +15,14 @@ from mcpd.errors import ConfigurationError, RegistrationError
 from mcpd.protocol.envelope import ClientIdentity
 from mcpd.protocol.methods import METHODS
 from mcpd.protocol.printable import printable
+from mcpd.protocol.types.tasks import TASKS
 from mcpd.server.context.exchange import Exchange, Handler, finished
 from mcpd.server.extensions.base import Extension, ExtensionHost
 from mcpd.server.observe.report import MountStatus
+from mcpd.server.extensions.ui.constants import UI
 from mcpd.server.registry.entries import Entries, Problem
 from .entries import entries_of
+from .routes import routing
 from .settings import MountSettings, read_settings
 from .upstream import Upstream
 
@@ -29,6 +32,8 @@ if TYPE_CHECKING:
     from mcpd.client.target import Target
     from mcpd.server import Server
     from .targets import Wanted
+    from mcpd.server.extensions.tasks.extension import TasksExtension
+    from mcpd.server.extensions.ui.extension import AppsExtension
 
 log = logging.getLogger("mcpd.mounts")
 
@@ -73,6 +78,7 @@ class Mounts(Extension):
         """Let lists wait for mounted servers whose lists are not known yet."""
         self.server = server
         server.handlers.wrap(self._wrapped)
+        server.handlers.wrap(routing(self, server.catalog))
 
     def admits(self, client: ClientIdentity) -> bool:
         """No client has it."""
@@ -178,6 +184,7 @@ class Mounts(Extension):
 
     def _lists_changed(self, upstream: Upstream) -> None:
         catalog, owner = self._host.catalog, f"mount {upstream.name}"
+        self._offer_extensions(upstream)
         found, problems = entries_of(upstream), []
 
         def free(listing: Any, entries: Any) -> list[Any]:
@@ -204,6 +211,14 @@ class Mounts(Extension):
             self._host.replace(owner, entries)
         else:
             catalog.replace(owner, entries, is_known=False)
+
+    def _offer_extensions(self, upstream: Upstream) -> None:
+        # Announce what the mounted server brings: Views, and tasks.
+        if any(each.has_ui for each in upstream.lists.values()):
+            cast("AppsExtension", self._host.extensions[UI]).apps  # noqa: B018  # the first use announces it
+        about = upstream.about
+        if about is not None and TASKS in (about.capabilities.extensions or {}):
+            cast("TasksExtension", self._host.extensions[TASKS]).carry()
 
     def _wrapped(self, method: str, handler: Handler) -> Handler:
         if method in ("initialize", "server/discover"):

@@ -47,12 +47,13 @@ from mcpd.protocol.versions import table
 from mcpd.server.context.asking import binding_of
 from mcpd.server.context.questions import is_offered
 from mcpd.server.registry.tools import failed
+from .carried import Watches, for_host_contents, with_own_id, with_tag
 from .parking import Flight, parking_of
 from .shapes import UpstreamError, must_visit, needs_of, read_members, shaped_error, shaped_question, shaped_result
 from .upstream import Connection, Unavailable
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
+    from collections.abc import Callable, Coroutine
 
     from mcpd.client.connection import ClientConnection
     from mcpd.client.session import ClientRequest, OnProgress, ServerRequest
@@ -82,6 +83,9 @@ async def forward(connection: Connection, method: str, params: Mapping[str, Any]
     of a lost connection.
     """
     relay = relay_of(connection)
+    is_task = method.startswith("tasks/") and relay.version.is_modern
+    if is_task:
+        params = with_own_id(dict(read_members(params) if isinstance(params, Raw) else params), relay.name, exchange)
     try:
         raw = await relay.ask(method, params, exchange)
     except Unavailable:
@@ -90,6 +94,10 @@ async def forward(connection: Connection, method: str, params: Mapping[str, Any]
         if method != "tools/call":
             raise InternalError(str(error)) from None
         return failed(str(error))
+    if is_task or (method == "tools/call" and relay.version.is_modern):
+        raw = with_tag(raw, relay.name, exchange)
+    elif method == "resources/read":
+        raw = for_host_contents(raw, relay.settings.csp)
     return shaped_result(raw, method, exchange.call, relay.version, relay.prefix)
 
 
@@ -122,6 +130,9 @@ class Relay:
         # Unknown clients share this connection, and the server's questions share one stream.
         is_mixed = connection.key == ("principal", "") and carrier.channel.is_multiplexed
         self._turn = asyncio.Lock() if is_mixed else None
+        self.watches = Watches(connection.era, self.settings.timeout or None)
+        self.on_lost: Callable[[], object] | None = None
+        """Called when the connection has ended."""
         self._pauses: set[asyncio.Task[None]] = set()
 
         carrier.on_request = self._answer
@@ -137,6 +148,15 @@ class Relay:
                 earlier(method, params)
 
         carrier.on_notification = received
+        was_lost = carrier.on_lost
+
+        def lost(error: McpdError) -> None:
+            if was_lost is not None:
+                was_lost(error)
+            if self.on_lost is not None:
+                self.on_lost()
+
+        carrier.on_lost = lost
 
     # ------------------------------------------------------------------------------ from the client
 
@@ -408,6 +428,8 @@ class Relay:
 
     def notified(self, method: str, params: Raw) -> None:
         """Pass a notification of the server on to the client it belongs to."""
+        if method == "notifications/resources/updated":
+            self.watches.updated(params)
         if method not in ("notifications/message", "notifications/elicitation/complete"):
             return
         carried = self.carrier.carried_request()

@@ -122,6 +122,8 @@ def _reshaped(raw: Raw, method: str, call: Call, version: Version, prefix: Prefi
     for name in ("content", "contents", "messages"):
         if name in members and (prefix.is_used or _is_older(call.version, version)):
             members[name] = _entries(_read(members[name]), call.version, version, prefix)
+    if method == "tasks/get" and prefix.is_used and "result" in members:
+        members["result"] = _reshaped(members["result"], "tools/call", call, version, prefix)
     if prefix.is_used and "_meta" in members:
         members["_meta"] = prefixed_meta(_read(members["_meta"]), prefix)
 

@@ -29,6 +29,7 @@ from mcpd.client.targets.named import CommandTarget
 from mcpd.errors import ConfigurationError, ConnectionLost
 from mcpd.protocol.jsonrpc import MALFORMED
 from mcpd.protocol.printable import printable
+from .carried import for_host
 
 if TYPE_CHECKING:
     from mcpd.protocol.types.features import Tool
@@ -124,16 +125,19 @@ def clean_text(text: str) -> str:
     return _HIDDEN.sub("", text)
 
 
-def clean_entry(raw: Raw) -> Raw:
-    """Return an entry of a list with clean texts, and icons that are https: or data: URIs (S26-210)."""
+def clean_entry(raw: Raw, csp: Any = None) -> Raw:
+    """Return an entry of a list with clean texts, https: or data: icons (S26-210), and apps within `csp`."""
     data = bytes(raw)
-    if data.isascii() and b"\\" not in data and b"\x7f" not in data and b'"icons"' not in data:
+    is_plain = data.isascii() and b"\\" not in data and b"\x7f" not in data
+    if is_plain and b'"icons"' not in data and b'"ui"' not in data:
         return raw
     try:
         entry = _read(raw)
     except MALFORMED:
         return raw
     cleaned = _cleaned(entry)
+    if isinstance(cleaned, dict) and "_meta" in cleaned:
+        cleaned["_meta"] = for_host(cleaned["_meta"], csp)
     return raw if cleaned == entry else Raw(_write(cleaned))
 
 

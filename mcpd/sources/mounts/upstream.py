@@ -428,6 +428,15 @@ class Upstream:
         if self._tasks:
             await asyncio.wait(list(self._tasks))
 
+    @property
+    def is_open(self) -> bool:
+        """Whether it was not ended."""
+        return not self._is_closed
+
+    def connections(self) -> list[Connection]:
+        """Return the open instances."""
+        return list(self._open.values())
+
     # -- failures ----------------------------------------------------------------------------
 
     def _lost(self, connection: Connection, error: McpdError) -> None:
@@ -537,7 +546,7 @@ class Upstream:
             if connection.client.is_lost:
                 return
             entries, pages = self.lists[method].entries if method in self.lists else [], []
-        entries = list(map(clean_entry, entries))
+        entries = [clean_entry(entry, self.settings.csp) for entry in entries]
         self.lists[method] = Listed(_members(pages[0]) if pages else {}, entries, connection.session.version)
         self.lists[method].until = loop.time() + self._fresh_seconds(connection, method)
         if method == "tools/list":

@@ -59,6 +59,7 @@ class TasksExtension(Extension):
         self._shared: Backplane | None = None
         self._joined: TasksExtension | None = None
         self._counted: tuple[int, bool] = (-1, False)
+        self._carries = False
 
     def serve_options(self) -> type:
         """Return the options that operators choose."""
@@ -117,6 +118,11 @@ class TasksExtension(Extension):
         if self._joined is not None:
             self._joined._offer()
 
+    def carry(self) -> None:
+        """Announce tasks to clients of 2026-07-28, although the tasks are those of another server."""
+        self._carries = True
+        self._offer()
+
     @property
     def has_tools(self) -> bool:
         """Whether calls of a tool can become tasks now."""
@@ -156,7 +162,7 @@ class TasksExtension(Extension):
     def capabilities_for(self, exchange: Exchange, extensions: dict[str, Any]) -> dict[str, Any] | None:
         """Return the capability of 2025-11-25, or put the extension into `extensions` (TASK-001, TASK-002)."""
         extensions.pop(TASKS, None)
-        if not self.has_tools:
+        if not self.has_tools and not (self._carries and exchange.call.version.is_modern):
             return None
         from .methods import form_of
 

@@ -1,0 +1,178 @@
+"""Requests about entries, tasks and subscriptions: which mounted server has to know of them.
+
+A wrapper of the server's handlers. Entries are in the catalog once the lists of a mount are known, so the first request
+that names one waits for them. Tasks name their mount in their id, watched resources in their URI.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Any, Protocol
+
+from mcpd.errors import McpdError
+from mcpd.protocol.methods import METHODS
+from mcpd.protocol.printable import printable
+from mcpd.server.context.exchange import Exchange, Handler, finished
+from .carried import mount_of
+from .entries import MountedResource, MountedTemplate
+from .relay import forward, relay_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from mcpd.server.registry.catalog import Catalog
+    from .upstream import Connection, Upstream
+
+log = logging.getLogger("mcpd.mounts")
+
+_TASK_METHODS = ("tasks/get", "tasks/update", "tasks/cancel")
+_FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 30.0
+
+
+class Mounted(Protocol):
+    """The mounts of one server."""
+
+    by_name: dict[str, Upstream]
+
+
+def routing(mounts: Mounted, catalog: Catalog) -> Callable[[str, Handler], Handler]:
+    """Return the wrapper of a server's handlers."""
+    routes = _Routes(mounts, catalog)
+    return routes.wrapped
+
+
+class _Routes:
+    def __init__(self, mounts: Mounted, catalog: Catalog) -> None:
+        self._mounts = mounts
+        self._catalog = catalog
+        # Tasks that watch resources again after a connection was lost, by connection.
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def wrapped(self, method: str, handler: Handler) -> Handler:
+        if method in _TASK_METHODS:
+            return self._task(method, handler)
+        if method == "resources/subscribe":
+            return self._known(self._subscribe(handler))
+        if method == "resources/unsubscribe":
+            return self._unsubscribe(handler)
+        if method == "subscriptions/listen":
+            return self._known(self._listen(handler))
+        row = METHODS.get(method)
+        return self._known(handler) if row is not None and (row.subject or method == "completion/complete") else handler
+
+    def _known(self, handler: Handler) -> Handler:
+        # The first request that names an entry waits until the entries are known.
+        async def wait(exchange: Exchange, params: Any) -> Any:
+            await asyncio.gather(*(each.ready(exchange) for each in self._mounts.by_name.values() if not each.lists))
+            return await finished(handler(exchange, params))
+
+        def handle(exchange: Exchange, params: Any) -> Any:
+            if all(each.lists for each in self._mounts.by_name.values()):
+                return handler(exchange, params)
+            return wait(exchange, params)
+
+        return handle
+
+    def _task(self, method: str, handler: Handler) -> Handler:
+        def handle(exchange: Exchange, params: Any) -> Any:
+            upstream = self._mounts.by_name.get(mount_of(params.task_id))
+            if upstream is None:
+                return handler(exchange, params)
+            return upstream.call(exchange, lambda connection: forward(connection, method, exchange.call.raw, exchange))
+
+        return handle
+
+    # -- subscriptions -----------------------------------------------------------------------
+
+    def _subscribe(self, handler: Handler) -> Handler:
+        async def handle(exchange: Exchange, params: Any) -> Any:
+            result = await finished(handler(exchange, params))
+            await self._watch(exchange, [params.uri])
+            return result
+
+        return handle
+
+    def _unsubscribe(self, handler: Handler) -> Handler:
+        async def handle(exchange: Exchange, params: Any) -> Any:
+            result = await finished(handler(exchange, params))
+            await self._unwatch(exchange, [params.uri])
+            return result
+
+        return handle
+
+    def _listen(self, handler: Handler) -> Handler:
+        async def handle(exchange: Exchange, params: Any) -> Any:
+            uris = params.notifications.resource_subscriptions
+            if not uris:
+                return await finished(handler(exchange, params))
+            await self._watch(exchange, uris)
+            try:
+                return await finished(handler(exchange, params))
+            finally:
+                await self._unwatch(exchange, uris)
+
+        return handle
+
+    def _found(self, uris: Iterable[str]) -> Mapping[tuple[Upstream, str], str]:
+        # Return the URIs of mounted servers, by mount and the URI there.
+        found = {}
+        for uri in uris:
+            entry: Any = self._catalog.resources.get(uri, self._catalog_extensions)
+            if entry is None:
+                entry = next((each for each in self._catalog.templates if each.match(uri) is not None), None)
+            if isinstance(entry, (MountedResource, MountedTemplate)):
+                found[entry.upstream, entry.own_uri(uri)] = uri
+        return found
+
+    @property
+    def _catalog_extensions(self) -> frozenset[str]:
+        return frozenset(self._catalog.extensions)
+
+    async def _watch(self, exchange: Exchange, uris: Iterable[str]) -> None:
+        for (upstream, own), uri in self._found(uris).items():
+            try:
+                await self._watch_one(upstream, own, uri, exchange)
+            except McpdError as error:
+                # Own changes are still notified, and the mounted server may have none to report.
+                log.warning("mount %s: %s cannot be watched: %s", upstream.name, printable(own), printable(error))
+
+    async def _watch_one(self, upstream: Upstream, own: str, uri: str, exchange: Exchange) -> None:
+        connection = await upstream.connection(exchange)
+        resources = connection.session.server_capabilities.resources
+        if resources is None or not resources.subscribe:
+            return
+        relay = relay_of(connection)
+        if relay.on_lost is None:
+            relay.on_lost = lambda: self._watch_again(connection)
+        await relay.watches.add(own, uri, exchange)
+        exchange.peer.on_closed(lambda peer: self._start(relay.watches.discard(own, peer)))
+
+    async def _unwatch(self, exchange: Exchange, uris: Iterable[str]) -> None:
+        for (upstream, own), _ in self._found(uris).items():
+            for connection in upstream.connections():
+                await relay_of(connection).watches.discard(own, exchange.peer)
+
+    def _watch_again(self, connection: Connection) -> None:
+        if connection.upstream.is_open and len(relay_of(connection).watches):
+            self._start(self._resume(connection))
+
+    async def _resume(self, lost: Connection) -> None:
+        # Watch everything again on a new connection, and notify once: something may have been missed.
+        pause = _FIRST_PAUSE
+        left = relay_of(lost).watches.watchers()
+        while left and lost.upstream.is_open:
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, _LONGEST_PAUSE)
+            for own, uri, exchange in list(left):
+                try:
+                    await self._watch_one(lost.upstream, own, uri, exchange)
+                except McpdError:
+                    break
+                left.remove((own, uri, exchange))
+                exchange.peer.subscriptions.notify("resources", uri)  # type: ignore[attr-defined]
+
+    def _start(self, work: Any) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)

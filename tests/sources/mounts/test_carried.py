@@ -1,0 +1,245 @@
+"""Apps, tasks and subscriptions through a mount."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from support.clock import until
+from support.http_peer import serving
+from support.wires import LEGACY, MODERN, Wire, memory_wire
+
+from mcpd import Client, Server
+from mcpd.client.callbacks import Callbacks
+from mcpd.protocol.envelope import Opening
+from mcpd.sources.mounts.carried import for_host
+
+OLD = LEGACY[-1]
+UI = {"io.modelcontextprotocol/ui": {"mimeTypes": ["text/html;profile=mcp-app"]}}
+TASKS = {"io.modelcontextprotocol/tasks": {}}
+BOTH = pytest.mark.parametrize("version", [OLD, MODERN])
+HTML = "<!doctype html><html><body>hello</body></html>"
+
+
+@asynccontextmanager
+async def through(
+    server: Server, depth: int, version: str, extensions: Any = None, **settings: Any
+) -> AsyncIterator[Wire]:
+    """A client of a server that is mounted on one which is mounted on …"""
+    fronts = [server]
+    for number in range(depth):
+        front = Server(f"front{number}")
+        front.mount("up", fronts[-1], **settings)
+        fronts.append(front)
+        async with memory_wire(front, MODERN) as first:
+            await first.result("tools/list")  # a mount is known from its first connection on
+    async with memory_wire(fronts[-1]) as wire:
+        await wire.open(version, {"extensions": extensions or {}})
+        await wire.result("tools/list")
+        yield wire
+    for front in reversed(fronts):
+        await front.aclose()
+
+
+# -------------------------------------------------------------------------------------------- apps
+
+
+def apps_server() -> Server:
+    server = Server("charts")
+    csp = {"connectDomains": ["https://api.example.com", "https://other.example.org"]}
+    uri = server.app("chart", HTML, csp=csp, domain="abc.example.com")
+
+    @server.tool(ui=uri)
+    async def draw() -> str:
+        return "drawn"
+
+    @server.tool(ui=uri, visibility=["app"])
+    async def refresh() -> str:
+        return "fresh"
+
+    return server
+
+
+@BOTH
+@pytest.mark.parametrize("depth", [1, 3])
+async def test_an_app_is_found_through_mounts(depth: int, version: str) -> None:
+    """MNT-05, MNT-33: nested and flat key name the View, which can be read under that URI."""
+    async with through(apps_server(), depth, version, UI) as wire:
+        prefix = "up_" * depth
+        tools = {tool["name"]: tool for tool in (await wire.result("tools/list"))["tools"]}
+        assert list(tools) == [f"{prefix}draw", f"{prefix}refresh"]
+        meta = tools[f"{prefix}draw"]["_meta"]
+        uri = meta["ui"]["resourceUri"]
+        assert uri == meta["ui/resourceUri"]
+        assert uri.startswith(f"ui://{'up/' * depth}charts/chart")
+        assert uri.partition("?")[0] in {
+            each["uri"].partition("?")[0] for each in (await wire.result("resources/list"))["resources"]
+        }
+        (content,) = (await wire.result("resources/read", {"uri": uri}))["contents"]
+        assert content["uri"] == uri
+        assert content["text"] == HTML
+        assert content["mimeType"] == "text/html;profile=mcp-app"
+        assert "domain" not in content["_meta"]["ui"]
+        assert (await wire.text(f"{prefix}refresh")) == "fresh"
+
+
+@BOTH
+async def test_a_client_without_apps_sees_tools_only(version: str) -> None:
+    """MNT-34: as of an own tool, no `_meta`, no View, and no tool for Views."""
+    async with through(apps_server(), 1, version) as wire:
+        (tool,) = (await wire.result("tools/list"))["tools"]
+        assert tool["name"] == "up_draw"
+        assert "ui" not in str(tool.get("_meta"))
+        assert (await wire.result("resources/list"))["resources"] == []
+        assert (await wire.error("tools/call", {"name": "up_refresh", "arguments": {}}))["code"] == -32602
+
+
+async def test_the_origins_of_a_view_can_be_fewer_never_more() -> None:
+    async with through(apps_server(), 1, MODERN, UI, csp=("https://*.example.com", "https://more.example")) as wire:
+        (view,) = (await wire.result("resources/list"))["resources"]
+        (content,) = (await wire.result("resources/read", {"uri": view["uri"]}))["contents"]
+        for found in (view, content):
+            assert found["_meta"]["ui"]["csp"]["connectDomains"] == ["https://api.example.com"]
+    async with through(apps_server(), 1, MODERN, UI, csp="deny") as wire:
+        (view,) = (await wire.result("resources/list"))["resources"]
+        assert not any(view["_meta"]["ui"]["csp"].values())
+
+
+def test_what_is_unknown_about_an_app() -> None:
+    meta = {"ui": {"visibility": ["app", "moon"], "domain": "d", "other": 1}, "x": 2}
+    assert for_host(meta, None) == {"ui": {"visibility": ["app"], "other": 1}, "x": 2}
+
+
+# ------------------------------------------------------------------------------------------- tasks
+
+
+def tasks_server() -> tuple[Server, asyncio.Event]:
+    server, released = Server("slow"), asyncio.Event()
+
+    @server.tool(task="required")
+    async def slow() -> str:
+        await released.wait()
+        return "finished"
+
+    return server, released
+
+
+async def finished(wire: Wire, task_id: str) -> Any:
+    while True:
+        task = await wire.result("tasks/get", {"taskId": task_id})
+        if task["status"] != "working":
+            return task
+        await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize("depth", [1, 2])
+async def test_a_task_is_found_by_its_id(depth: int) -> None:
+    """MNT-02: for get and cancel, through any number of mounts."""
+    server, released = tasks_server()
+    async with through(server, depth, MODERN, TASKS) as wire:
+        assert TASKS.items() <= (await wire.result("server/discover"))["capabilities"]["extensions"].items()
+        created = await wire.call(f"{'up_' * depth}slow")
+        assert created["resultType"] == "task"
+        assert created["taskId"].startswith("up.")
+        assert (await wire.result("tasks/get", {"taskId": created["taskId"]}))["status"] == "working"
+        released.set()
+        task = await finished(wire, created["taskId"])
+        assert task["taskId"] == created["taskId"]
+        assert task["result"]["content"][0]["text"] == "finished"
+
+        released.clear()
+        other = (await wire.call(f"{'up_' * depth}slow"))["taskId"]
+        await wire.result("tasks/cancel", {"taskId": other})
+        assert (await finished(wire, other))["status"] == "cancelled"
+
+
+async def test_a_task_of_another_user_is_not_found() -> None:
+    """MNT-35: neither with the id of another user, nor with one that was made up."""
+    server, _ = tasks_server()
+    front = Server("front")
+    front.mount("up", server)
+
+    @asynccontextmanager
+    async def user(name: str) -> AsyncIterator[Wire]:
+        async with memory_wire(front) as wire:
+            wire.connection.session.opening = Opening(principal=name)
+            await wire.open(MODERN, {"extensions": TASKS})
+            yield wire
+
+    async with user("ada") as ada, user("bob") as bob:
+        task_id = (await ada.call("up_slow"))["taskId"]
+        mount, tag, own = task_id.split(".", 2)
+        for wire, wanted in ((bob, task_id), (ada, f"{mount}.{'0' * 16}.{own}"), (ada, f"{mount}.{tag}.x"), (ada, own)):
+            for method in ("tasks/get", "tasks/cancel"):
+                assert (await wire.error(method, {"taskId": wanted}))["code"] == -32602
+        assert (await ada.result("tasks/get", {"taskId": task_id}))["status"] == "working"
+        await ada.result("tasks/cancel", {"taskId": task_id})
+    await front.aclose()
+
+
+# ----------------------------------------------------------------------------------- subscriptions
+
+
+def notes_server() -> Server:
+    server = Server("notes")
+
+    @server.resource("notes://today")
+    async def today() -> str:
+        return "today"
+
+    @server.resource("notes://{day}/long")
+    async def long(day: str) -> str:
+        return day
+
+    return server
+
+
+@pytest.mark.parametrize("uri", ["notes://today", "notes://monday/long"])
+@pytest.mark.parametrize("protocol", ["legacy", "modern"])
+@BOTH
+async def test_changes_of_a_resource_reach_those_who_watch_it(version: str, protocol: str, uri: str) -> None:
+    """MNT-02, MNT-25: with the URI that the client knows, and not those who do not watch it."""
+    server = notes_server()
+    front = Server("front")
+    front.mount("up", server, protocol=protocol)
+    heard: list[str] = []
+    other: list[str] = []
+    async with (
+        Client(front, Callbacks(resource_updated=heard.append), version=version) as client,
+        Client(front, Callbacks(resource_updated=other.append), version=version) as idle,
+    ):
+        await client.list_resources()
+        await idle.list_resources()
+        await client.subscribe(f"up+{uri}")
+        server.resource_updated(uri)
+        await until(lambda: heard)
+        assert heard == [f"up+{uri}"]
+        await client.unsubscribe(f"up+{uri}")
+        await client.subscribe(f"up+{uri}")
+        server.resource_updated(uri)
+        await until(lambda: len(heard) == 2)
+    assert other == []
+    await front.aclose()
+
+
+@BOTH
+async def test_a_lost_connection_is_watched_again_with_one_notification(version: str) -> None:
+    server = notes_server()
+    heard: list[str] = []
+    async with serving(server) as port:
+        front = Server("front")
+        front.mount("up", port.listener.url.replace("http", "ws"), protocol="legacy")
+        async with Client(front, Callbacks(resource_updated=heard.append), version=version) as client:
+            await client.list_resources()
+            await client.subscribe("up+notes://today")
+            mount: Any = front.extensions["mcpd/mounts"]
+            for connection in mount.by_name["up"].connections():
+                await connection.client.channel.aclose()
+                connection.client.closed()
+            await until(lambda: heard)
+            server.resource_updated("notes://today")
+            await until(lambda: len(heard) == 2)
+        await front.aclose()
