@@ -18,8 +18,8 @@ from mcpd.protocol.printable import printable
 from mcpd.protocol.types.tasks import TASKS
 from mcpd.server.context.exchange import Exchange, Handler, finished
 from mcpd.server.extensions.base import Extension, ExtensionHost
-from mcpd.server.observe.report import MountStatus
 from mcpd.server.extensions.ui.constants import UI
+from mcpd.server.observe.report import MountStatus
 from mcpd.server.registry.entries import Entries, Problem
 from .entries import entries_of
 from .routes import routing
@@ -31,9 +31,9 @@ if TYPE_CHECKING:
 
     from mcpd.client.target import Target
     from mcpd.server import Server
-    from .targets import Wanted
     from mcpd.server.extensions.tasks.extension import TasksExtension
     from mcpd.server.extensions.ui.extension import AppsExtension
+    from .targets import Wanted
 
 log = logging.getLogger("mcpd.mounts")
 
