@@ -102,6 +102,7 @@ class Server(ServerCore):
         long; a crash there is an error of the call. `memory` is its limit, such as "1G"; with `calls=1` each call has a
         new process; `process_start` is "fork" or "spawn". The function must be registered while its module is imported.
         `extensions` has the options of other extensions, by their id.
+        `search_hint` has words for hosts that search tools, and `always_load` asks them to show the tool always.
         With `input_schema`, a JSON Schema, the function takes one dict of arguments that fit the schema;
         `output_schema` describes what it returns. Both need jsonschema-rs: pip install "mcpd-server[schema]".
         Raises RegistrationError for a signature that cannot be served, or a name that is taken.

@@ -33,7 +33,7 @@ from mcpd.server.registry.resources import FixedResource, FunctionResource, Func
 from mcpd.server.registry.tools import Finisher, FunctionTool, TimedTool
 from mcpd.server.registry.uri_template import PLAIN, UriTemplate, as_uri
 from .context import context_type
-from .metadata import checked, checked_seconds, hints_of, icons_of, meta_of, offer, tagged
+from .metadata import checked, checked_seconds, hinted, hints_of, icons_of, meta_of, offer, tagged
 
 if TYPE_CHECKING:
     from mcpd.server.functions.json_schema import SchemaCallee
@@ -62,7 +62,7 @@ def tool_entry(
     callee: Callee | SchemaCallee | ProcessCallee
     callee, check_output = _with_schemas(where, function, bound, options)
     described = _described(options, bound, where)
-    meta = described.pop("meta")
+    meta = hinted(described.pop("meta"), options, where)
     own = _options_of(where, installed, options)
     # Extensions take their own keys out of `meta`.
     added = ((extension.id, extension.tool(name, own.get(extension.id, {}), meta)) for extension in installed)

@@ -21,7 +21,7 @@ from mcpd.protocol.types.features import TextContent
 
 if TYPE_CHECKING:
     from mcpd.server.registry.catalog import Catalog
-    from mcpd.server.registry.options import DescribedPrompt, Icons
+    from mcpd.server.registry.options import DescribedPrompt, DescribedTool, Icons
     from mcpd.server.registry.prompts import FunctionPrompt
     from mcpd.server.registry.resources import FunctionResource, FunctionTemplate
     from mcpd.server.registry.tools import FunctionTool
@@ -48,7 +48,7 @@ _DESCRIBED = ("name", "title", "description", "icons", "meta", "tags", "enabled"
 # The names of the options in `registry.options`, whose classes would cost start-up time.
 OPTIONS = {
     "tool": (*_DESCRIBED, "annotations", "input_schema", "output_schema", "structured_output", "timeout", "process",
-             "memory", "calls", "process_start", "extensions"),
+             "memory", "calls", "process_start", "search_hint", "always_load", "extensions"),
     "resource": (*_DESCRIBED, "mime_type", "size", "annotations", "cache", "unsafe_paths"),
     "prompt": _DESCRIBED,
 }  # fmt: skip
@@ -133,7 +133,7 @@ def meta_of(meta: Any, where: str) -> Meta:
 
 
 def tagged(meta: Meta, options: DescribedPrompt, where: str) -> Meta:
-    """Return `_meta` with the tags at `fastmcp.tags`, where clients look for them."""
+    """Return `_meta` with the tags where clients look for them: at `fastmcp.tags`, and as groups (SEP-2084)."""
     tags = options.get("tags")
     if not tags:
         return meta
@@ -141,7 +141,19 @@ def tagged(meta: Meta, options: DescribedPrompt, where: str) -> Meta:
         raise RegistrationError(f'{where}, tags: expected a set of strings like {{"admin"}}, got {tags!r}')
     beside = (meta or {}).get("fastmcp")
     more = beside if isinstance(beside, dict) else {}
-    return {**(meta or {}), "fastmcp": {**more, "tags": sorted(set(tags))}}
+    names = sorted(set(tags))
+    return {**(meta or {}), "fastmcp": {**more, "tags": names}, "io.modelcontextprotocol/groups": names}
+
+
+def hinted(meta: Meta, options: DescribedTool, where: str) -> Meta:
+    """Return a tool's `_meta` with the hints for hosts that search tools. Raises RegistrationError."""
+    hint: Any = options.get("search_hint")
+    if hint is not None and not (isinstance(hint, str) and hint.strip()):
+        raise RegistrationError(f"{where}, search_hint: expected words, not {hint!r}")
+    added: dict[str, Any] = {} if hint is None else {"anthropic/searchHint": hint}
+    if options.get("always_load"):
+        added["anthropic/alwaysLoad"] = True
+    return {**(meta or {}), **added} if added else meta
 
 
 def offer(

@@ -44,6 +44,8 @@ class RunOptions(BuiltInServeOptions, total=False):
     metrics: str | None
     control: str
     wire_log: str | None
+    tool_search: str
+    resources_as_tools: bool
     on_state: Callable[[Literal["ready", "stopping"]], None] | None
     overseer: Overseer | None
     announce: Callable[[str], None] | None

@@ -73,6 +73,9 @@ def take_over(server: Server, other: Server) -> list[str]:
     before.on_change = None
     other.allow_frames(server._max_frame_bytes)
 
+    for id, extension in server.extensions.items():
+        if extension.is_operators and id not in other.extensions:
+            other.add_extension(extension)
     # From here on the new server answers calls; a name that both have is never missing.
     server.catalog = other.catalog
     server.handlers.adopt(other.handlers)

@@ -215,6 +215,11 @@ def _apply(server: ServerCore, settings: Settings) -> None:
         from mcpd.server.extensions.serving import configure
 
         configure(server.extensions, settings.extensions)
+    if settings.tool_search != "off" or settings.resources_as_tools:
+        from mcpd.server.extensions.catalogue import Catalogue
+
+        search, has_resources = settings.tool_search, settings.resources_as_tools
+        server.add_extension(Catalogue(tool_search=search, resources_as_tools=has_resources))
     server.heartbeat = settings.heartbeat
     if settings.max_memory is not None:
         BUDGET.most = settings.max_memory

@@ -227,6 +227,19 @@ class Settings(Struct, kw_only=True):
             "FILE",
         ),
     ] = None
+    tool_search: Annotated[
+        str,
+        Option(
+            "--tool-search",
+            "Other",
+            "List three tools that search and call the others: off, always, or auto:N for more than N tools. For hosts "
+            "that cannot search themselves.",
+            "WHEN",
+        ),
+    ] = "off"
+    resources_as_tools: Annotated[
+        bool, Option("--resources-as-tools", "Other", "Add tools that list and read resources, for hosts that do not.")
+    ] = False
     on_state: Callable[[Literal["ready", "stopping"]], None] | None = None
     """Called when every listener listens and when the server begins to stop. Default: notify systemd."""
     overseer: "Overseer | None" = None

@@ -107,6 +107,9 @@ class Extension:
     """Whether structured content is an object in every version for clients with this extension. Other values are then
     wrapped under `result`, as in versions before 2026-07-28."""
 
+    is_operators = False
+    """Whether the operator added it, and not the author: it stays when the server's code is reloaded."""
+
     has_results = False
     """Whether `finish` processes the results of tools."""
 

@@ -231,6 +231,10 @@ class Listing(Generic[E]):
         }
         self._offered = self._entries if len(enabled) == len(self._entries) else enabled
 
+    def owner_of(self, key: str) -> str | None:
+        """Return the source that an entry is from; None for one that a program registered."""
+        return self._owners.get(key)
+
     def _owner(self, key: str) -> str:
         return self._owners.get(key, DECORATORS)
 

@@ -34,7 +34,7 @@ class DescribedPrompt(Described, total=False):
     """Options of prompts, tools and resources."""
 
     tags: Iterable[str]
-    """Groups entries, for `Server.enable` and `disable`, visibility rules, and clients (`_meta.fastmcp.tags`)."""
+    """Groups entries, for `Server.enable` and `disable`, visibility rules, and clients (groups in `_meta`)."""
     enabled: bool
     """False hides the entry until `Server.enable`."""
     visible: EntryRule | None
@@ -72,6 +72,10 @@ class DescribedTool(DescribedPrompt, total=False):
     """`spawn` starts each process as a new interpreter, `fork` copies one that has imported the target. The default is
     `fork` on Linux, unless importing the target starts threads.
     """
+    search_hint: str | None
+    """Words by which hosts that search tools find it, beside its name and description."""
+    always_load: bool
+    """True asks hosts that search tools to show it to the model always."""
     extensions: Mapping[str, Mapping[str, Any]]
     """The options of extensions, by the extension's id."""
 

@@ -24,7 +24,7 @@ from mcpd.protocol.printable import printable
 from mcpd.protocol.types.features import CallToolResult, Tool
 from mcpd.server import Server
 from mcpd.server.context.exchange import Exchange
-from mcpd.server.metadata import tagged
+from mcpd.server.metadata import hinted, tagged
 from mcpd.server.registry.entries import Entries
 from mcpd.server.registry.tools import FunctionTool, failed
 from mcpd.sources.tables import OpenApiTable
@@ -190,7 +190,7 @@ class _OperationCallee:
 
 
 def _tool(server: Server, operation: Operation, caller: _Caller) -> FunctionTool:
-    meta: Any = {"anthropic/alwaysLoad": True} if operation.is_pinned else None
+    meta = hinted(None, {"always_load": operation.is_pinned}, operation.name)
     tool = Tool(
         name=operation.name,
         title=operation.title or None,
