@@ -96,7 +96,8 @@ async def test_tags_are_where_clients_look_for_them(version: str) -> None:
         plain, tagged = (await wire.result("tools/list"))["tools"]
         if version >= "2025-06-18":
             assert "_meta" not in plain
-            assert tagged["_meta"] == {"fastmcp": {"tags": ["a", "b"], "version": "1"}, "mine": 1}
+            groups = {"io.modelcontextprotocol/groups": ["a", "b"]}
+            assert tagged["_meta"] == {"fastmcp": {"tags": ["a", "b"], "version": "1"}, "mine": 1, **groups}
             for method, kind in (("resources/list", "resources"), ("prompts/list", "prompts")):
                 assert (await wire.result(method))[kind][1]["_meta"]["fastmcp"]["tags"] == ["a", "b"]
         assert await seen(wire) == NAMES
@@ -290,7 +291,8 @@ async def test_what_a_rule_is_told() -> None:
         assert await seen(wire) == NAMES
     closed = asked["resources/list", "closed"]
     assert (closed.component, closed.uri, closed.tags) == ("resource", "thing://closed", {"admin"})
-    assert closed.meta == {"mine": 1, "fastmcp": {"tags": ["admin"]}}
+    groups = {"io.modelcontextprotocol/groups": ["admin"]}
+    assert closed.meta == {"mine": 1, "fastmcp": {"tags": ["admin"]}, **groups}
     assert asked["tools/call", "open"] == CatalogEntry(
         component="tool", name="open", uri=None, tags=frozenset(), meta={}
     )
