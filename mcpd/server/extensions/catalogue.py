@@ -13,7 +13,7 @@ from typing import Any, Final
 from msgspec import Raw, Struct, structs
 from msgspec.json import Decoder, encode
 
-from mcpd.errors import McpdError, ConfigurationError
+from mcpd.errors import ConfigurationError, McpdError
 from mcpd.protocol.envelope import ClientIdentity
 from mcpd.protocol.jsonrpc import MALFORMED, explain
 from mcpd.protocol.types.base import NO_JSON, PageParams
@@ -35,6 +35,7 @@ from .tool_search import ToolIndex
 
 _MOST_INDEXES: Final = 4
 _MOST_FOUND: Final = 20
+_PINNED: Final = frozenset(("anthropic/alwaysLoad", "ui", "ui/resourceUri"))
 # Outside of all other wrappers.
 _RANK: Final = 9
 
@@ -175,10 +176,7 @@ class Catalogue(Extension):
             own = {tool.name for tool in tools if owner_of(tool.name) is None}
             own = own if len(own) < len(tools) else set()
             # Tools with a View are called by hosts directly, and some of them by the View only.
-            searched = [
-                tool for tool in tools
-                if tool.name not in own and not {"anthropic/alwaysLoad", "ui", "ui/resourceUri"}.intersection(tool.meta or ())
-            ]  # fmt: skip
+            searched = [tool for tool in tools if tool.name not in own and _PINNED.isdisjoint(tool.meta or ())]
         left_out = {tool.name for tool in searched}
         added = [*(_SEARCH if searched else ()), *(_RESOURCES if self._resources else ())]
         listed = [tool for tool in tools if tool.name not in left_out]
