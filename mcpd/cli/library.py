@@ -9,11 +9,12 @@ from __future__ import annotations
 import logging
 import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from glob import glob
 from importlib.machinery import PathFinder
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
+from zlib import crc32
 
 from mcpd.client.names import server_names
 from mcpd.client.targets.named import CommandTarget
@@ -22,15 +23,12 @@ from mcpd.errors import ConfigurationError
 from mcpd.protocol.printable import printable
 from mcpd.server import Server
 from mcpd.sources.files import stamp_of
-from mcpd.sources.mounts.mounted import mounts_of
+from mcpd.sources.mounts.mounted import WatchedMounts
 from mcpd.sources.mounts.passing import server_of
 from mcpd.sources.mounts.settings import MountSettings
 from mcpd.sources.mounts.targets import Wanted
 from .loading import environments
 from .programs import file_of, find_command
-
-if TYPE_CHECKING:
-    from mcpd.sources.mounts.upstream import Upstream
 
 log = logging.getLogger("mcpd")
 
@@ -73,7 +71,7 @@ def serve_with_library(
     needs = read_needs(code.files, code.base)
     # A module that only another environment has can only run there.
     always = always or code.base in sites
-    if needs.is_ours or not (always or (needs.libraries and needs.missing)):
+    if not (always or (needs.libraries and needs.missing)):
         return None
     library = _find(sorted(needs.libraries) or ["mcp"], sites)
     if library is None:
@@ -85,44 +83,24 @@ def serve_with_library(
 
     why = "" if always else f", because mcpd.compat has no {needs.missing}"
     log.info("%s runs with its own library, %s%s", printable(place), library.name, printable(why, 500))
-    name = os.path.basename(place).removesuffix(".py")
-    command = (library.python, _RUNNER, os.pathsep.join(library.paths), code.target, *arguments)
     variables = {name: value for name, value in os.environ.items() if not name.startswith(("MCPD_", "_MCPD_"))}
-    target = CommandTarget(command, env=_QUIET | variables, name=place, is_clean=True)
+    name = os.path.basename(place).removesuffix(".py")
     mount = server_names([name])[name]
     settings = MountSettings(inherit_env=True, start_timeout=_START_SECONDS)
-    server = server_of([Wanted(mount, target, settings)])
+
+    def wanted() -> list[Wanted]:
+        # Python ignores this option. With changed files it is another command, which replaces the running one.
+        state = f"mcpd={crc32(repr((library, [stamp_of(path) for path in needs.files])).encode())}"
+        command = (library.python, "-X", state, _RUNNER, os.pathsep.join(library.paths), code.target, *arguments)
+        target = CommandTarget(command, env=_QUIET | variables, cwd=os.getcwd(), name=place, is_clean=True)
+        return [Wanted(mount, target, settings)]
+
+    server = server_of(wanted())
     # It checks no tokens on stdio, by which it is mounted.
     server.has_login = needs.has_login or "FASTMCP_SERVER_AUTH" in os.environ  # type: ignore[attr-defined]
-    upstream = mounts_of(server).by_name[mount]
     if watched is not None:
-        watched.append(lambda *_: _Restarted(place, upstream, needs.files))
+        watched.append(lambda *_: WatchedMounts(server, needs.files, wanted))
     return server
-
-
-class _Restarted:
-    """Files of a server that is restarted when one changes; implements `Watched` of `sources.watch`."""
-
-    def __init__(self, name: str, upstream: Upstream, files: Sequence[str]) -> None:
-        self.name = name
-        self._upstream = upstream
-        self._stamps = {path: stamp_of(path) for path in files}
-
-    def folders(self) -> Sequence[str]:
-        return sorted({os.path.dirname(path) for path in self._stamps})
-
-    def files(self) -> Iterable[str]:
-        return list(self._stamps)
-
-    def concerns(self, path: str) -> bool:
-        return path in self._stamps
-
-    def refresh(self, paths: set[str]) -> None:
-        """Restart the server if its files have changed."""
-        stamps = {path: stamp_of(path) for path in self._stamps}
-        if stamps != self._stamps:
-            self._stamps = stamps
-            self._upstream.restart()
 
 
 def _code_of(place: str, attribute: str, sites: Sequence[str]) -> _Code | None:

@@ -240,7 +240,8 @@ def _watch_mounts(server: Server, found: Sequence[Found], watched: list[Watcher]
     if watched is not None and files:
         from mcpd.sources.mounts.mounted import WatchedMounts
 
-        watched.append(lambda *_: WatchedMounts(server, files, lambda: _wanted(found)))
+        paths = [each[: each.index(".json")] + ".json" for each in files]
+        watched.append(lambda *_: WatchedMounts(server, paths, lambda: _wanted(found)))
 
 
 def load_caught(

@@ -21,8 +21,7 @@ _MOST_FILES = 1000
 _IMPORT = re.compile(
     rb"^[ \t]*(?:from[ \t]+(\.*[\w.]*)[ \t]+import[ \t]+(\([^)]*\)|[^\n#;]+)|import[ \t]+([\w., \t]+))", re.MULTILINE
 )
-_LIBRARY = re.compile(rb"^[ \t]*(?:from|import)[ \t]+(?:" + "|".join(LIBRARIES).encode() + rb")\b", re.MULTILINE)
-_OURS = re.compile(rb"^[ \t]*(?:from|import)[ \t]+mcpd\b", re.MULTILINE)
+_OF_LIBRARY = re.compile(rb"^[ \t]*(?:from|import)[ \t]+(?:" + "|".join(LIBRARIES).encode() + rb")\b", re.MULTILINE)
 _SERVERS = frozenset(("FastMCP", "MCPServer", "Server"))
 _LOGIN = frozenset(("auth", "auth_server_provider", "token_verifier"))
 # Private methods of servers that exist here, too.
@@ -36,8 +35,6 @@ class Needs(Struct):
     missing: str = ""
     # Whether it checks tokens itself: `FastMCP(auth=…)`.
     has_login: bool = False
-    # Whether it is a server of mcpd, whatever else it imports.
-    is_ours: bool = False
     files: list[str] = []
 
 
@@ -61,8 +58,7 @@ def read_needs(paths: Iterable[str], base: str) -> Needs:
             continue
         found.files.append(path)
         queue += _files_of(_IMPORT.findall(text), path, base)
-        found.is_ours |= _OURS.search(text) is not None
-        if _LIBRARY.search(text):
+        if _OF_LIBRARY.search(text):
             _read(text, path, found)
     return found
 

@@ -267,12 +267,12 @@ class Mounts(Extension):
 
 
 class WatchedMounts:
-    """Mounts from files, which follow their changes; implements `Watched` of `sources.watch`."""
+    """Mounts that `read` returns anew when one of the files changes; implements `Watched` of `sources.watch`."""
 
-    def __init__(self, server: Server, targets: Sequence[str], read: Callable[[], Sequence[Wanted]]) -> None:
+    def __init__(self, server: Server, files: Sequence[str], read: Callable[[], Sequence[Wanted]]) -> None:
         self._server = server
         self._read = read
-        self._files = [os.path.abspath(each[: each.index(".json")] + ".json") for each in targets]
+        self._files = [os.path.abspath(each) for each in files]
         self.name = self._files[0]
 
     def folders(self) -> Sequence[str]:
@@ -280,7 +280,7 @@ class WatchedMounts:
         return list(dict.fromkeys(map(os.path.dirname, self._files)))
 
     def files(self) -> Iterable[str]:
-        """The files that name the servers."""
+        """The files that the mounts depend on."""
         return self._files
 
     def concerns(self, path: str) -> bool:
@@ -288,5 +288,5 @@ class WatchedMounts:
         return path in self._files
 
     def refresh(self, paths: set[str]) -> None:
-        """Mount what the files name now."""
+        """Mount the servers of the files as they are now."""
         mounts_of(self._server).update(LINE, self._read())

@@ -191,7 +191,6 @@ class Upstream:
         self._refreshing: asyncio.Task[None] | None = None
         self._changed: set[str] = set()
         self._is_closed = False
-        self._loop: asyncio.AbstractEventLoop | None = None
         # Whether the lists are those of a manifest, so that they have to be asked for once.
         self._is_remembered = False
 
@@ -282,14 +281,9 @@ class Upstream:
         found = self._open.get(self._key(exchange))
         return await self._opened(exchange) if found is None else found
 
-    @property
-    def _mode(self) -> str:
-        has_sessions = self.about is None or self.about.has_sessions or self.settings.protocol == "legacy"
-        by_era = "client" if has_sessions else "shared"
-        return self.settings.instances or by_era
-
     def _key(self, exchange: Exchange | None) -> object:
-        mode = self._mode
+        has_sessions = self.about is None or self.about.has_sessions or self.settings.protocol == "legacy"
+        mode = self.settings.instances or ("client" if has_sessions else "shared")
         if exchange is None or (mode == "shared" and self.settings.identity == "proxy"):
             return _SHARED
         session = exchange.call.session
@@ -320,7 +314,6 @@ class Upstream:
 
     async def _open_for(self, key: object, exchange: Exchange | None) -> Connection:
         settings, loop = self.settings, asyncio.get_running_loop()
-        self._loop = loop
         link = _Link(
             with_environment(self.target, settings),
             Callbacks(list_changed=lambda kind: self._list_changed(link, kind)),
@@ -401,22 +394,6 @@ class Upstream:
         self._tasks.discard(task)
         if not task.cancelled():
             task.exception()  # those who wait for it have it
-
-    def restart(self) -> None:
-        """End all instances, because the server's code has changed, and fetch its lists anew. Safe from any thread."""
-        if self._loop is not None:
-            self._loop.call_soon_threadsafe(lambda: self._start(self._restart()))
-
-    async def _restart(self) -> None:
-        for connection in list(self._open.values()):
-            self._close(connection)
-        self._next_try = 0.0
-        for listed in self.lists.values():
-            listed.until = 0.0
-        await self.ready()
-        # Clients that have an instance of their own start it when they need it.
-        if _SHARED in self._open and self._mode != "shared":
-            self._close(self._open[_SHARED])
 
     async def aclose(self) -> None:
         """End all instances, at the same time."""
