@@ -3,8 +3,7 @@
 Start reading in `signature.py`, whose `bind` reads a function once and returns its `Callee`. `annotations`, `hints` and
 `type_hooks` read types, `schema` and `plain_schema` describe them, `arguments` repairs or refuses arguments, `results`
 converts values, `threads` runs plain functions, and `thread_steps` work that goes from thread to event loop and back.
-Only `dependencies` knows requests (`Context`); tools, resources
-and prompts belong in `registry/`.
+Only `dependencies` knows requests (`Context`); tools, resources and prompts belong in `registry/`.
 """
 
 from __future__ import annotations
