@@ -222,6 +222,92 @@ def test_goose_gives_the_tools_to_its_model(desk: Desk) -> None:
     assert desk.starts() == 2
 
 
+@pytest.mark.parametrize("tool", ["grow", "count"])
+def test_claude_code_calls_a_tool_that_can_be_a_task_and_one_in_a_process(tool: str, desk: Desk) -> None:
+    """Without an account: its model is a program here, which calls the tool. Tasks are not offered to servers then."""
+    host = real("claude-code")
+    (desk.project / "server.py").write_text(LONG_RUNNING, encoding="utf-8")
+    desk.mcpd("install", "claude-code", *INSTALL)
+    name = f"mcp__garden__{tool}"
+    with ThreadingHTTPServer(("127.0.0.1", 0), _calls(name)) as model:
+        thread = Thread(target=model.serve_forever)
+        thread.start()
+        desk.env.update(
+            ANTHROPIC_BASE_URL=f"http://127.0.0.1:{model.server_port}",
+            ANTHROPIC_API_KEY="none",
+            ENABLE_TOOL_SEARCH="false",  # otherwise its first request has no tools of servers
+            MCP_CONNECTION_NONBLOCKING="0",
+        )
+        try:
+            said = desk.run(host.program, "-p", "go on", "--allowedTools", name, "--output-format", "json").stdout
+        finally:
+            model.shutdown()
+            thread.join()
+    assert f"{tool} in another process: {tool == 'count'}" in json.loads(said)["result"]
+
+
+LONG_RUNNING = """
+import asyncio, os
+from mcpd import Context, Server
+
+server = Server("garden", version="1.2.0")
+
+@server.tool(task="auto", task_after=0)
+async def grow(ctx: Context) -> str:
+    for step in range(3):
+        await asyncio.sleep(0.2)
+        await ctx.progress(step, 3)
+    return f"grow in another process: {BEFORE != os.getpid()}"
+
+@server.tool(process=True)
+def count() -> str:
+    return f"count in another process: {BEFORE != os.getpid()}"
+
+BEFORE = os.getpid()
+"""
+
+
+def _calls(tool: str) -> type[BaseHTTPRequestHandler]:
+    """A model that calls a tool, and then repeats its result."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            asked = json.loads(self.rfile.read(int(self.headers["content-length"])))
+            offered = {each.get("name") for each in asked.get("tools", ())}
+            parts = [
+                part for each in asked["messages"] if isinstance(each["content"], list) for part in each["content"]
+            ]
+            results = [part["content"] for part in parts if part["type"] == "tool_result"]
+            block: dict[str, Any] = {"type": "text", "text": ""}
+            delta = {"type": "text_delta", "text": json.dumps(results)}
+            if tool in offered and not results:
+                block = {"type": "tool_use", "id": "toolu_1", "name": tool, "input": {}}
+                delta = {"type": "input_json_delta", "partial_json": "{}"}
+            usage = {"input_tokens": 1, "output_tokens": 1}
+            message = {"id": "m", "type": "message", "role": "assistant", "model": asked["model"], "content": [],
+                       "stop_reason": None, "stop_sequence": None, "usage": usage}  # fmt: skip
+            reason = {"stop_reason": "tool_use" if "id" in block else "end_turn", "stop_sequence": None}
+            events = (
+                {"type": "message_start", "message": message},
+                {"type": "content_block_start", "index": 0, "content_block": block},
+                {"type": "content_block_delta", "index": 0, "delta": delta},
+                {"type": "content_block_stop", "index": 0},
+                {"type": "message_delta", "delta": reason, "usage": usage},
+                {"type": "message_stop"},
+            )
+            data = "".join(f"event: {each['type']}\ndata: {json.dumps(each)}\n\n" for each in events).encode()
+            self.send_response(200)
+            self.send_header("content-type", "text/event-stream")
+            self.send_header("content-length", str(len(data)))
+            self.end_headers()
+            self.wfile.write(data)
+
+        def log_message(self, *words: object) -> None:
+            """Say nothing."""
+
+    return Handler
+
+
 def _model(offered: list[str]) -> type[BaseHTTPRequestHandler]:
     """Somebody who notes the tools that a host's model may use, and knows no account."""
 
