@@ -61,12 +61,26 @@ def entries_of(upstream: Upstream) -> Entries:
     )
 
 
-def _valid(upstream: Upstream, method: str) -> Iterator[Any]:
+def _valid(upstream: Upstream, method: str) -> list[Any]:
+    return [item for _, item in valid_entries(upstream, method)]
+
+
+def valid_entries(upstream: Upstream, method: str) -> list[tuple[Raw, Any]]:
+    """Return the entries of a list as the server wrote them, and as structs. Invalid ones are left out and logged."""
+    listed = upstream.lists.get(method)
+    if listed is None:
+        return []
+    if listed.valid is None:
+        listed.valid = list(_without_invalid(upstream, method, listed.entries))
+    return listed.valid
+
+
+def _without_invalid(upstream: Upstream, method: str, entries: list[Raw]) -> Iterator[tuple[Raw, Any]]:
     kind = LISTS[method][2]
     read: Any = Decoder(kind).decode
     read_loosely: Any = Decoder(kind, strict=False).decode
-    listed, seen = upstream.lists.get(method), set()
-    for raw in () if listed is None else listed.entries:
+    seen: set[str] = set()
+    for raw in entries:
         try:
             try:
                 item = read(raw)
@@ -84,7 +98,7 @@ def _valid(upstream: Upstream, method: str) -> Iterator[Any]:
             text = "mount %s: an entry of %s is left out: %s"
             log.warning(text, printable(upstream.name), method, printable(problem, 300))
         else:
-            yield item
+            yield raw, item
 
 
 def _key(item: Any) -> str:

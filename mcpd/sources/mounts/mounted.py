@@ -144,7 +144,9 @@ class Mounts(Extension):
                 settings = each.settings
                 if self._prefixes.get(group) == "never" and settings.prefix is None:
                     settings = replace(settings, prefix="")
-                self.add(name, each.target, settings, each.secrets)
+                upstream = self.add(name, each.target, settings, each.secrets)
+                if self._loop is not None:
+                    asyncio.run_coroutine_threadsafe(upstream.ready(), self._loop)  # clients hear of what it offers
 
     def remove(self, name: str) -> None:
         """End a mount, and remove what it offers."""
@@ -229,13 +231,23 @@ class Mounts(Extension):
                 return result
 
             return begin
-        if method not in METHODS or not METHODS[method].is_list:
+        if method not in METHODS or not (METHODS[method].is_list or METHODS[method].capability):
             return handler
 
         async def handle(exchange: Exchange, params: Any) -> Any:
             self._loop = exchange.peer.loop
             await asyncio.gather(*(each.ready(exchange) for each in self.by_name.values()))
             return await finished(handler(exchange, params))
+
+        if not METHODS[method].is_list:
+
+            def find(exchange: Exchange, params: Any) -> Any:
+                # A host may remember names from an earlier start.
+                if all(each.lists for each in self.by_name.values()):
+                    return handler(exchange, params)
+                return handle(exchange, params)
+
+            return find
 
         return handle
 

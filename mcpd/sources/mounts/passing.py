@@ -19,6 +19,7 @@ from mcpd.server import Server
 from mcpd.server.context.exchange import Exchange, Handler, finished
 from mcpd.server.extensions.ui.constants import UI
 from mcpd.server.registry.tools import failed
+from .entries import valid_entries
 from .mounted import LINE, Mounts, mounts_of
 from .relay import forward
 from .upstream import LISTS, About, Unavailable, Upstream
@@ -135,7 +136,8 @@ class _Passing:
             if listed.raw is None:
                 member = LISTS[method][1]
                 members = {name: value for name, value in listed.page.items() if name != "nextCursor"}
-                listed.raw = Raw(encode({**members, member: listed.entries}))
+                entries = [raw for raw, _ in valid_entries(self.upstream, method)]
+                listed.raw = Raw(encode({**members, member: entries}))
             return RawResult(raw=listed.raw)
 
         return handle

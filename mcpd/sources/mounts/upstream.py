@@ -95,6 +95,8 @@ class Listed(Struct):
     """The protocol version in which it was fetched."""
     until: float = 0.0
     """When it must be fetched again, in seconds of the event loop's clock."""
+    valid: list[tuple[Raw, Any]] | None = None
+    """The entries without invalid ones, also as structs, made by `entries.valid_entries`."""
     raw: Raw | None = None
     """The whole list in one page, made when a client needs it."""
 
@@ -395,6 +397,11 @@ class Upstream:
         if not task.cancelled():
             task.exception()  # those who wait for it have it
 
+    def forgive(self) -> None:
+        """Forget the failures so far, so that the next request tries again."""
+        self._failed_at.clear()
+        self._next_try = 0.0
+
     async def aclose(self) -> None:
         """End all instances, at the same time."""
         self._is_closed = True
@@ -459,6 +466,7 @@ class Upstream:
         """Wait until the lists are known, at most as long as its start may take. Never raises for a failure."""
         if not self._stale():
             return
+        connection = None
         try:
             async with asyncio.timeout(self.settings.start_timeout):
                 connection = await self.connection(exchange)
@@ -469,6 +477,9 @@ class Upstream:
             log.warning("mount %s: its lists did not arrive in time", printable(self.name))
         except Unavailable:
             pass  # it was logged, and the lists that are known stay
+        finally:
+            if connection is not None and self.settings.instances == "call":
+                self._close(connection)
 
     def _stale(self) -> list[str]:
         now = asyncio.get_running_loop().time()
@@ -480,7 +491,7 @@ class Upstream:
             self._refresh(connection, _KINDS[kind])
 
     def _refresh_stale(self, connection: Connection) -> None:
-        if stale := self._stale():
+        if self._refreshing is None and (stale := self._stale()):
             self._refresh(connection, stale)
 
     def _refresh(self, connection: Connection, methods: Any) -> None:
