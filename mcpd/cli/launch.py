@@ -393,6 +393,10 @@ class _Serving:
             from .target import add_mounts
 
             add_mounts(server, self._mounts, options.prefix, self._watched)
+        if options.only:
+            from mcpd.sources.mounts.mounted import offer_only
+
+            offer_only(server, options.only)
         if any(each is not None and each.startswith("fd:") for each in (options.http, options.ws, options.metrics)):
             from mcpd.server.listening import take_handed_over
 

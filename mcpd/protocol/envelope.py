@@ -77,6 +77,8 @@ class Opening(Struct, frozen=True, gc=False):
     is_stateless: bool = False
     # Whether the connection receives notifications of changes.
     subscribes: bool = True
+    # The mounted servers that it is limited to; None for everything.
+    part: tuple[str, ...] | None = None
 
 
 class ClientIdentity:

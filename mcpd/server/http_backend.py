@@ -5,7 +5,7 @@ A digest shows whether a list has changed, or differs from another process's.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from msgspec import Struct
@@ -111,6 +111,8 @@ def _digest(items: Iterable[bytes]) -> bytes:
 
 class Served(Protocol):
     """An extension of a server, as whoever serves it needs it; see `extensions.base.Extension`."""
+
+    parts: Collection[str]
 
     @property
     def work(self) -> Ending | None:

@@ -103,6 +103,9 @@ class Extension:
     tool_options: Collection[str] = ()
     """Keyword arguments of `server.tool` for this extension."""
 
+    parts: Collection[str] = ()
+    """Names of parts of the server, which `/mcp/NAME` and `?mounts=NAME,NAME` select over HTTP."""
+
     wraps_values = False
     """Whether structured content is an object in every version for clients with this extension. Other values are then
     wrapped under `result`, as in versions before 2026-07-28."""

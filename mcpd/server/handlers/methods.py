@@ -382,11 +382,31 @@ def _bound(catalog: Catalog, method: str) -> Handler:
     handler = HANDLERS[method]
     row = METHODS[method]
     bound: Handler = MethodType(handler, catalog)
+    if catalog.part_for is not None and (row.is_list or not row.is_open):
+        return _in_part(catalog, method, catalog.part_for)
     if catalog.rules is not None and (row.is_list or not row.is_open):
         bound = _with_rules(catalog, method, handler)
     if catalog.shows_errors and row.subject and method != "tools/call":  # errors of tools are results
         return _with_causes(bound)
     return bound
+
+
+def _in_part(catalog: Catalog, method: str, part_for: Callable[[Exchange], Catalog | None]) -> Handler:
+    # Call a handler with the part of the catalog that each request is limited to.
+    def bound_to(part: Catalog) -> Handler:
+        part.part_for, kept = None, part.part_for
+        try:
+            return _bound(part, method)
+        finally:
+            part.part_for = kept
+
+    whole = bound_to(catalog)
+
+    def handle(exchange: Exchange, params: Any) -> Any:
+        part = part_for(exchange)
+        return (whole if part is None else bound_to(part))(exchange, params)
+
+    return handle
 
 
 def _with_causes(handler: Handler) -> Handler:

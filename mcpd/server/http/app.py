@@ -46,6 +46,8 @@ Posted: TypeAlias = Message | list[Message | ProtocolError]
 
 log = logging.getLogger("mcpd.http")
 
+_MOUNTS = b"mounts="
+
 _MOST_CHECKED = 1024
 _LONGEST_CHECKED = 1024
 _DEFAULT_ACCESS = Access()
@@ -201,8 +203,10 @@ class HttpApp:
         # Decide by the headers how to answer a request.
         check = self._check_headers(request)
         refusal = check.refusal
-        if request.path not in self.paths:
-            return self.routes.serve(request, refusal)
+        if request.path not in self.paths or request.scope.get("query_string"):
+            self._find_part(request)
+            if request.path not in self.paths:
+                return self.routes.serve(request, refusal)
         if refusal is not None:
             log.warning("Refused a request: %d %s", refusal.status, printable(refusal.text.rstrip()))
             raise Refused(refusal)
@@ -223,6 +227,23 @@ class HttpApp:
             return self._admit(request, check, self._authentication)
 
         return self._serve(request, check)
+
+    def _find_part(self, request: HttpRequest) -> None:
+        # Limit a request to the mounted servers that it names: `/mcp/NAME`, or `/mcp?mounts=a,b`.
+        known = {name for extension in self._extensions() for name in extension.parts}
+        name = request.path.removeprefix(self.paths[1]) if request.path.startswith(self.paths[1]) else ""
+        if name in known:
+            request.part, request.path = (name,), self.paths[0]
+        elif known and request.path in self.paths:
+            words = request.scope["query_string"].split(b"&")
+            named = next((word for word in words if word.startswith(_MOUNTS)), None)
+            if named is None:
+                return
+            part = tuple(named.removeprefix(_MOUNTS).decode("latin-1").split(","))
+            if unknown := [each for each in part if each not in known]:
+                text = f"There is no mount {unknown[0][:100]!r} here; the mounts are {', '.join(sorted(known))}.\n"
+                raise Refused(Refusal(404, text))
+            request.part = part
 
     async def _find_sender(self, authentication: Authentication, request: HttpRequest) -> Principal | Refusal:
         # Return the sender of a request, or its refusal.

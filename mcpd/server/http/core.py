@@ -191,7 +191,8 @@ class Core:
     ) -> Opening:
         """Return what is known about the connection of a request: the client and its address."""
         client = request.scope.get("client")
-        return Opening(version, self.principal(request), client[0] if client else "", is_stateless, subscribes)
+        peer = client[0] if client else ""
+        return Opening(version, self.principal(request), peer, is_stateless, subscribes, request.part)
 
     def owner(self, request: HttpRequest) -> str:
         """Return the client of a request, for per-client limits."""

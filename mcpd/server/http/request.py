@@ -72,7 +72,7 @@ def _nobody(request: HttpRequest) -> str:
 class HttpRequest:
     """One request and its response. `repeated` are the headers that came more than once, whose values are joined."""
 
-    __slots__ = ("_on_refused", "charge", "headers", "method", "path", "receive", "repeated",
+    __slots__ = ("_on_refused", "charge", "headers", "method", "part", "path", "receive", "repeated",
                  "response_headers", "scope", "send", "status", "user", "watch")  # fmt: skip
 
     def __init__(
@@ -101,6 +101,8 @@ class HttpRequest:
         """The share of the memory budget that a large body takes."""
         self.watch: PostFrames | None = None
         """Reports frames, if an observer receives them."""
+        self.part: tuple[str, ...] | None = None
+        """The mounted servers that its path or query names; None for everything."""
         self.user: Principal = ANONYMOUS
         """The sender, from the authenticator."""
         self.status = 0

@@ -149,7 +149,9 @@ class Sessions:
         """
         session = self.find(session_id, self._core.principal(request))
         if self.shared is not None and (session is None or session.is_doubtful):
-            return await self._restore(self.shared, session_id, request)
+            session = await self._restore(self.shared, session_id, request)
+        if session is not None and session.connection.session.opening.part != request.part:
+            return None  # it belongs to another part of the server
         return session
 
     async def name(self, session: HttpSession) -> None:

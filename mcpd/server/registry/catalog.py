@@ -101,7 +101,9 @@ class Catalog:
         self.switches: Switches | None = None
         # The visibility rules; None if neither the server nor an entry has one.
         self.rules: list[VisibilityRule] | None = None
-        # Called when the first rule is added.
+        # Returns the part of this catalog that a request is limited to, or None for everything. None without parts.
+        self.part_for: Callable[[Exchange], Catalog | None] | None = None
+        # Called when the first rule is added, and when `part_for` is set.
         self.on_rules: Callable[[], None] | None = None
         # The problems of sources, by owner.
         self.source_problems: dict[str, Sequence[Problem]] = {}

@@ -169,6 +169,15 @@ class Listing(Generic[E]):
             self.changed()
         return True
 
+    def restricted(self, keep: Callable[[E], bool]) -> Listing[E]:
+        """Return a list of the entries that are enabled now and that `keep` accepts."""
+        part: Listing[E] = Listing(self.what, self._make_page, self.page_size)
+        part.is_unlisted = self.is_unlisted
+        for entry in self:
+            if keep(entry):
+                part.add(entry)
+        return part
+
     def check(self, owner: str, entries: Iterable[E]) -> None:
         """Raise RegistrationError if `owner` cannot have these entries."""
         seen = set()

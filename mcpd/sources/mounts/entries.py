@@ -148,6 +148,11 @@ class _Mounted:
     def __hash__(self) -> int:
         return hash(self.key)
 
+    @property
+    def mount(self) -> str:
+        """The name of the mount."""
+        return self._upstream.name
+
     def listed(self, active: ActiveExtensions) -> Any:
         return self._item
 

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import os
 import re
+from copy import copy
 from typing import TYPE_CHECKING, Any, cast
 
 from msgspec.structs import replace
@@ -27,18 +28,20 @@ from .settings import MountSettings, read_settings
 from .upstream import Upstream
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Collection, Iterable, Sequence
 
     from mcpd.client.target import Target
     from mcpd.server import Server
     from mcpd.server.extensions.tasks.extension import TasksExtension
     from mcpd.server.extensions.ui.extension import AppsExtension
+    from mcpd.server.registry.catalog import Catalog
     from .targets import Wanted
 
 log = logging.getLogger("mcpd.mounts")
 
 _ID = "mcpd/mounts"
 _MOST_INSTRUCTIONS = 2048
+_MOST_PARTS = 64
 _NAME = re.compile(r"[a-z][a-z0-9-]{0,30}")
 
 
@@ -72,6 +75,9 @@ class Mounts(Extension):
         # The mounts of each command line or file.
         self._groups: dict[str, dict[str, Wanted]] = {}
         self._prefixes: dict[str, str] = {}
+        self.only: tuple[str, ...] | None = None
+        """The only mounts that are offered; None for everything."""
+        self._parts: dict[tuple[str, ...], tuple[object, Catalog]] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def bind(self, server: ExtensionHost) -> None:
@@ -79,6 +85,33 @@ class Mounts(Extension):
         self.server = server
         server.handlers.wrap(self._wrapped)
         server.handlers.wrap(routing(self, server.catalog))
+        server.catalog.part_for = self._part_for
+        if server.catalog.on_rules is not None:
+            server.catalog.on_rules()
+
+    @property
+    def parts(self) -> Collection[str]:  # type: ignore[override]
+        """The names of the mounts."""
+        return self.by_name
+
+    def _part_for(self, exchange: Exchange) -> Catalog | None:
+        # Return what a request that names mounts may see.
+        names = exchange.call.session.opening.part or self.only
+        if names is None:
+            return None
+        catalog = self._host.catalog
+        lists = ("tools", "resources", "templates", "prompts")
+        state = [catalog, *(getattr(catalog, each).generation for each in lists)]
+        kept = self._parts.get(names)
+        if kept is None or kept[0] != state:
+            part = copy(catalog)
+            for each in lists:
+                listing = getattr(catalog, each).restricted(lambda entry: getattr(entry, "mount", None) in names)
+                setattr(part, each, listing)
+            if len(self._parts) >= _MOST_PARTS:
+                self._parts.clear()
+            kept = self._parts[names] = state, part
+        return kept[1]
 
     def admits(self, client: ClientIdentity) -> bool:
         """No client has it."""
@@ -227,7 +260,8 @@ class Mounts(Extension):
 
             async def begin(exchange: Exchange, params: Any) -> Any:
                 result = await finished(handler(exchange, params))
-                result.instructions = self._instructions(result.instructions)
+                names = exchange.call.session.opening.part or self.only
+                result.instructions = self._instructions(result.instructions, names)
                 return result
 
             return begin
@@ -251,11 +285,13 @@ class Mounts(Extension):
 
         return handle
 
-    def _instructions(self, own: str | None) -> str | None:
+    def _instructions(self, own: str | None, names: Collection[str] | None) -> str | None:
         # Add what the mounted servers say that are known, each under its name.
-        texts = [own] if own else []
+        texts = [own] if own and names is None else []
         for name, upstream in self.by_name.items():
-            if upstream.prefix.is_used and upstream.about is not None and upstream.about.instructions:
+            if not upstream.prefix.is_used or (names is not None and name not in names):
+                continue
+            if upstream.about is not None and upstream.about.instructions:
                 texts.append(f"# {name}\n\n{upstream.about.instructions[:_MOST_INSTRUCTIONS]}")
         return "\n\n".join(texts) or None
 
@@ -276,6 +312,16 @@ class Mounts(Extension):
     async def aclose(self) -> None:
         """End all mounted servers, at the same time."""
         await asyncio.gather(*(upstream.aclose() for upstream in self.by_name.values()))
+
+
+def offer_only(server: Server, names: Sequence[str]) -> None:
+    """Offer only these mounts. Raises ConfigurationError for an unknown one."""
+    mounts = mounts_of(server)
+    unknown = [name for name in names if name not in mounts.by_name and name not in mounts.refused]
+    if unknown:
+        known = ", ".join(mounts.by_name) or "none"
+        raise ConfigurationError(f"--only {unknown[0]}: there is no such mount; the mounts are: {known}")
+    mounts.only = tuple(names)
 
 
 class WatchedMounts:
