@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Literal, NamedTuple, Protocol, TypeAlias
+from typing import Literal, Protocol, TypeAlias
 
 Kind: TypeAlias = Literal["tools", "prompts", "resources"]
 
@@ -61,19 +61,12 @@ class BackplaneAway(OSError):
     """The backplane cannot be reached, or refuses to write. The command may have been executed."""
 
 
-class Item(NamedTuple):
-    """A claimed item of a queue: its id in the queue, and its data."""
-
-    id: str
-    data: bytes
-
-
 Receive: TypeAlias = Callable[[bytes], object]
 """Receives the messages of a channel, in the event loop's thread. It must not wait; its exceptions are logged."""
 
 
 class Backplane(Protocol):
-    """Values by key, logs, a bus and queues that the nodes of one service share. Keys and names are ASCII.
+    """Values by key, logs and a bus that the nodes of one service share. Keys and names are ASCII.
 
     Times are in seconds, and all data has a lifetime, which each write renews. All methods belong to one event loop.
     They raise BackplaneAway within 3 s if the backplane does not answer, and immediately while it is known to be away.
@@ -125,20 +118,3 @@ class Backplane(Protocol):
 
     def on_gap(self, callback: Callable[[], object]) -> None:
         """Call `callback` whenever messages may have been lost, once all channels are subscribed again."""
-
-    # -- queues ------------------------------------------------------------------------------
-
-    async def push(self, name: str, data: bytes, ttl: float) -> None:
-        """Append an item to a queue, and set the queue's lifetime."""
-
-    async def claim(self, name: str, owner: str, lease: float) -> Item | None:
-        """Take the next item for `lease` seconds; nobody else gets it before the lease ends. None for an empty queue.
-
-        Items whose lease has ended come before new ones.
-        """
-
-    async def renew(self, name: str, owner: str, item: Item, lease: float) -> bool:
-        """Extend a lease to `lease` seconds from now. Returns False if the item was taken by others, or is done."""
-
-    async def done(self, name: str, owner: str, item: Item) -> bool:
-        """Remove a finished item from the queue. Returns False if it belongs to somebody else by now."""

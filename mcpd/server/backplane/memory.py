@@ -12,7 +12,7 @@ from time import monotonic
 from msgspec import Struct
 
 from mcpd.protocol.printable import printable
-from .base import BackplaneAway, Item, Receive
+from .base import BackplaneAway, Receive
 
 log = logging.getLogger("mcpd")
 
@@ -166,14 +166,6 @@ class _Lives(Struct, eq=False):
         return min(self._ends, key=self._ends.__getitem__)
 
 
-class _Queued(Struct, eq=False):
-    # An item of a queue, with its owner and the end of the lease.
-    number: int
-    data: bytes
-    owner: str = ""
-    until: float = 0.0
-
-
 class MemoryBackplane(OwnBus):
     """See `Backplane`. Above `most_bytes` the data that expires first is dropped."""
 
@@ -186,14 +178,13 @@ class MemoryBackplane(OwnBus):
         self._last = 0
         self._values: dict[str, bytes] = {}
         self._logs: dict[str, deque[tuple[int, bytes]]] = {}
-        self._queues: dict[str, dict[str, _Queued]] = {}
-        # Names have a prefix for their kind: "k" for keys, "l" for logs, "q" for queues.
+        # Names have a prefix for their kind: "k" for keys, "l" for logs.
         self._lives = _Lives()
 
     def __len__(self) -> int:
         """The number of names that have data."""
         self._expire()
-        return len(self._values) + len(self._logs) + len(self._queues)
+        return len(self._values) + len(self._logs)
 
     async def aclose(self) -> None:
         """See `Backplane`: there is nothing to close."""
@@ -207,10 +198,8 @@ class MemoryBackplane(OwnBus):
         size = _PER_KEY
         if kind == "k":
             size += len(self._values.pop(key))
-        elif kind == "l":
-            size += sum(len(entry) for _, entry in self._logs.pop(key))
         else:
-            size += sum(len(item.data) for item in self._queues.pop(key).values())
+            size += sum(len(entry) for _, entry in self._logs.pop(key))
         self._bytes -= size
 
     def _grow(self, size: int, besides: str) -> None:
@@ -281,45 +270,3 @@ class MemoryBackplane(OwnBus):
         first = int(after.partition("-")[0]) if after else 0  # clients may send positions of another backplane
         behind = [(str(number), entry) for number, entry in self._logs.get(name, ()) if number > first]
         return behind[:limit]
-
-    # -- queues ------------------------------------------------------------------------------
-
-    async def push(self, name: str, data: bytes, ttl: float) -> None:
-        self._expire()
-        size = len(data)
-        if name not in self._queues:
-            self._queues[name] = {}
-            size += _PER_KEY
-        self._last += 1
-        self._queues[name][str(self._last)] = _Queued(self._last, data)
-        self._lives.set("q" + name, ttl)
-        self._grow(size, "q" + name)
-
-    async def claim(self, name: str, owner: str, lease: float) -> Item | None:
-        self._expire()
-        now = monotonic()
-        free = [item for item in self._queues.get(name, {}).values() if item.until <= now]
-        if not free:
-            return None
-        item = min(free, key=lambda item: (not item.owner, item.number))  # items whose lease has ended go first
-        item.owner, item.until = owner, now + lease
-        return Item(str(item.number), item.data)
-
-    async def renew(self, name: str, owner: str, item: Item, lease: float) -> bool:
-        queued = self._owned(name, owner, item)
-        if queued is not None:
-            queued.until = monotonic() + lease
-        return queued is not None
-
-    async def done(self, name: str, owner: str, item: Item) -> bool:
-        queued = self._owned(name, owner, item)
-        if queued is None:
-            return False
-        del self._queues[name][item.id]
-        self._bytes -= len(queued.data)
-        return True
-
-    def _owned(self, name: str, owner: str, item: Item) -> _Queued | None:
-        self._expire()
-        queued = self._queues.get(name, {}).get(item.id)
-        return queued if queued is not None and queued.owner == owner else None

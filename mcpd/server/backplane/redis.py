@@ -26,7 +26,7 @@ from redis.exceptions import RedisError, ResponseError
 
 from mcpd.errors import ConfigurationError
 from mcpd.protocol.printable import printable
-from .base import BackplaneAway, Item, Receive
+from .base import BackplaneAway, Receive
 from .memory import LocalBus, Remote
 
 log = logging.getLogger("mcpd")
@@ -172,25 +172,11 @@ _ANSWER = 2.0
 _WHOLE = 2.5
 _MOST_WAITING = 10_000
 
-_GROUP = "workers"
 _SWAP = """
 local found = redis.call('GET', KEYS[1])
 if ARGV[1] == '0' and found then return 0 end
 if ARGV[1] == '1' and found ~= ARGV[2] then return 0 end
 redis.call('SET', KEYS[1], ARGV[3], 'PX', ARGV[4])
-return 1
-"""
-_RENEW = """
-local found = redis.call('XPENDING', KEYS[1], ARGV[1], ARGV[2], ARGV[2], 1)
-if #found == 0 or found[1][2] ~= ARGV[3] then return 0 end
-redis.call('XCLAIM', KEYS[1], ARGV[1], ARGV[3], 0, ARGV[2], 'JUSTID')
-return 1
-"""
-_DONE = """
-local found = redis.call('XPENDING', KEYS[1], ARGV[1], ARGV[2], ARGV[2], 1)
-if #found == 0 or found[1][2] ~= ARGV[3] then return 0 end
-redis.call('XACK', KEYS[1], ARGV[1], ARGV[2])
-redis.call('XDEL', KEYS[1], ARGV[2])
 return 1
 """
 
@@ -364,57 +350,6 @@ class RedisBackplane(Remote):
 
     def on_gap(self, callback: Callable[[], object]) -> None:
         self._bus.local.on_gap(callback)
-
-    # -- queues ------------------------------------------------------------------------------
-
-    async def push(self, name: str, data: bytes, ttl: float) -> None:
-        key = self._prefix + name
-        await asyncio.gather(self._write("XADD", key, "*", "d", data), self._write("PEXPIRE", key, _ms(ttl)))
-
-    async def claim(self, name: str, owner: str, lease: float) -> Item | None:
-        """See `Backplane`.
-
-        Redis knows how long an item was not touched: a claim takes an item that nobody has renewed for `lease` seconds.
-        """
-        key = self._prefix + name
-        for is_last in (False, True):
-            try:
-                return await self._claim(key, owner, lease)
-            except ResponseError as error:
-                if not str(error).startswith("NOGROUP"):
-                    raise BackplaneAway(f"the backplane: {printable(error)}") from None
-
-            # A claim does not create the queue, which may also have expired meanwhile.
-            if is_last or not await self._write("EXISTS", key):
-                break
-            with suppress(ResponseError):  # another node was faster
-                await self._do("XGROUP", "CREATE", key, _GROUP, "0")
-        return None
-
-    async def _claim(self, key: str, owner: str, lease: float) -> Item | None:
-        claimed = await self._do("XAUTOCLAIM", key, _GROUP, owner, _ms(lease), "0", "COUNT", 1)
-        entries = claimed[1] if claimed else ()
-        if not entries:
-            streams = await self._do("XREADGROUP", "GROUP", _GROUP, owner, "COUNT", 1, "STREAMS", key, ">")
-            if not streams:
-                return None
-            entries = next(iter(streams.values()))[0] if isinstance(streams, dict) else streams[0][1]
-        number, fields = entries[0]
-        return Item(_text(number), _data(fields))
-
-    async def renew(self, name: str, owner: str, item: Item, lease: float) -> bool:
-        return await self._is_ours(_RENEW, name, owner, item)
-
-    async def done(self, name: str, owner: str, item: Item) -> bool:
-        return await self._is_ours(_DONE, name, owner, item)
-
-    async def _is_ours(self, script: str, name: str, owner: str, item: Item) -> bool:
-        try:
-            return bool(await self._do("EVAL", script, 1, self._prefix + name, _GROUP, item.id, owner))
-        except ResponseError as error:
-            if "NOGROUP" in str(error) or "No such key" in str(error):
-                return False  # the queue has expired
-            raise BackplaneAway(f"the backplane: {printable(error)}") from None
 
 
 _OF_A_MEMBER = ("username", "password", "ssl_ca_certs", "ssl_certfile", "ssl_keyfile", "ssl_check_hostname",

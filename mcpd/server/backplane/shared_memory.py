@@ -18,7 +18,7 @@ from typing import Annotated, Any, TypeAlias, cast
 from msgspec import Meta, MsgspecError, convert
 from msgspec.msgpack import Decoder, Encoder
 
-from .base import BackplaneAway, Item, Receive
+from .base import BackplaneAway, Receive
 from .memory import LocalBus, MemoryBackplane, Remote
 
 MOST_FRAME_BYTES = 80 * 1024 * 1024
@@ -255,21 +255,6 @@ class SharedBackplane(Remote):
     def on_gap(self, callback: Callable[[], object]) -> None:
         self._local.on_gap(callback)
 
-    # -- queues ------------------------------------------------------------------------------
-
-    async def push(self, name: str, data: bytes, ttl: float) -> None:
-        await self._ask("push", name, data, ttl)
-
-    async def claim(self, name: str, owner: str, lease: float) -> Item | None:
-        claimed = await self._ask("claim", name, owner, lease)
-        return None if claimed is None else Item(*claimed)
-
-    async def renew(self, name: str, owner: str, item: Item, lease: float) -> bool:
-        return bool(await self._ask("renew", name, owner, Item(item.id, b""), lease))
-
-    async def done(self, name: str, owner: str, item: Item) -> bool:
-        return bool(await self._ask("done", name, owner, Item(item.id, b"")))
-
 
 # Bytes that may wait for a worker that does not read. Above it nothing more is read from the worker, and messages for
 # it are dropped, which a frame reports later.
@@ -388,10 +373,6 @@ _BODIES: dict[str, Any] = {
     "publish": tuple[str, bytes],
     "subscribe": tuple[str],
     "unsubscribe": tuple[str],
-    "push": tuple[str, bytes, _Ttl],
-    "claim": tuple[str, str, _Ttl],
-    "renew": tuple[str, str, Item, _Ttl],
-    "done": tuple[str, str, Item],
 }
 
 

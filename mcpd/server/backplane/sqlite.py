@@ -1,4 +1,4 @@
-"""The backplane of one machine that survives restarts, `sqlite:///path`: values, logs and queues in a file.
+"""The backplane of one machine that survives restarts, `sqlite:///path`: values and logs in a file.
 
 Processes may share the file, but messages of its bus stay inside a process.
 """
@@ -14,7 +14,7 @@ from time import time
 from typing import TypeVar
 
 from mcpd.errors import ConfigurationError
-from .base import BackplaneAway, Item
+from .base import BackplaneAway
 from .memory import OwnBus
 
 _T = TypeVar("_T")
@@ -27,9 +27,6 @@ CREATE TABLE IF NOT EXISTS kv (key TEXT PRIMARY KEY, value BLOB NOT NULL, ends R
 CREATE INDEX IF NOT EXISTS kv_ends ON kv (ends);
 CREATE TABLE IF NOT EXISTS log (id INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT NOT NULL, entry BLOB NOT NULL);
 CREATE INDEX IF NOT EXISTS log_name ON log (name, id);
-CREATE TABLE IF NOT EXISTS queue (id INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT NOT NULL, data BLOB NOT NULL,
-                                  who TEXT NOT NULL DEFAULT '', until REAL NOT NULL DEFAULT 0);
-CREATE INDEX IF NOT EXISTS queue_name ON queue (name, id);
 CREATE TABLE IF NOT EXISTS life (name TEXT PRIMARY KEY, ends REAL NOT NULL) WITHOUT ROWID;
 """
 
@@ -105,9 +102,7 @@ class SqliteBackplane(OwnBus):
             self._drop(name)
 
     def _drop(self, name: str) -> None:
-        # Delete a log or a queue; its name begins with "l" or "q".
         self._db.execute("DELETE FROM log WHERE name = ?", (name,))
-        self._db.execute("DELETE FROM queue WHERE name = ?", (name,))
         self._db.execute("DELETE FROM life WHERE name = ?", (name,))
 
     def _is_over(self, name: str) -> bool:
@@ -115,7 +110,7 @@ class SqliteBackplane(OwnBus):
         return row is None or row[0] <= time()
 
     def _live(self, name: str, ttl: float) -> None:
-        # Set the lifetime of a log or queue, and delete the rest of an expired one of that name.
+        # Set the lifetime of a log, and delete the rest of an expired one of that name.
         if self._is_over(name):
             self._drop(name)
         self._db.execute("INSERT OR REPLACE INTO life VALUES (?, ?)", (name, time() + ttl))
@@ -179,53 +174,6 @@ class SqliteBackplane(OwnBus):
             return [(str(number), entry) for number, entry in rows]
 
         return await self._run(work)
-
-    # -- queues ------------------------------------------------------------------------------
-
-    async def push(self, name: str, data: bytes, ttl: float) -> None:
-        name = "q" + name
-
-        def work(db: sqlite3.Connection) -> None:
-            self._live(name, ttl)
-            db.execute("INSERT INTO queue (name, data) VALUES (?, ?)", (name, data))
-
-        await self._write(work)
-
-    async def claim(self, name: str, owner: str, lease: float) -> Item | None:
-        name = "q" + name
-
-        def work(db: sqlite3.Connection) -> Item | None:
-            if self._is_over(name):
-                return None
-            row = db.execute(
-                "SELECT id, data FROM queue WHERE name = ? AND until <= ? ORDER BY who = '', id LIMIT 1",
-                (name, time()),
-            ).fetchone()
-            if row is None:
-                return None
-            db.execute("UPDATE queue SET who = ?, until = ? WHERE id = ?", (owner, time() + lease, row[0]))
-            return Item(str(row[0]), row[1])
-
-        return await self._write(work)
-
-    async def renew(self, name: str, owner: str, item: Item, lease: float) -> bool:
-        return await self._change("UPDATE queue SET until = ?", "q" + name, owner, item, time() + lease)
-
-    async def done(self, name: str, owner: str, item: Item) -> bool:
-        return await self._change("DELETE FROM queue", "q" + name, owner, item)
-
-    async def _change(self, statement: str, name: str, owner: str, item: Item, *values: float) -> bool:
-        # Change a claimed item. Returns False if it belongs to somebody else by now.
-
-        def work(db: sqlite3.Connection) -> bool:
-            if self._is_over(name):
-                return False
-            changed = db.execute(
-                f"{statement} WHERE name = ? AND id = ? AND who = ?", (*values, name, int(item.id), owner)
-            )
-            return changed.rowcount == 1
-
-        return await self._write(work)
 
 
 def _opened(path: str) -> sqlite3.Connection:

@@ -15,7 +15,7 @@ from support.clock import turns, until
 from support.redis_server import NEEDS_REDIS, RedisServer
 
 from mcpd.errors import ConfigurationError
-from mcpd.server.backplane.base import Backplane, BackplaneAway, Item
+from mcpd.server.backplane.base import Backplane, BackplaneAway
 from mcpd.server.backplane.memory import MemoryBackplane
 from mcpd.server.backplane.node import namespace_of, open_backplane
 from mcpd.server.backplane.shared_memory import SharedBackplane, SharedMemory
@@ -125,18 +125,13 @@ class TestContract:
             await one.set("c", b"1", SHORT)
             await one.swap("c", b"1", b"2", 600)
             await one.append("log", [b"old"], 9, SHORT)
-            await one.push("queue", b"old", SHORT)
-            for look in (lambda: other.get("a"), lambda: other.read("log"), lambda: other.claim("queue", "me", 60)):
+            for look in (lambda: other.get("a"), lambda: other.read("log")):
                 await until_so(lambda look=look: _is_nothing(look()))  # type: ignore[misc]
             assert (await other.get("b"), await other.get("c")) == (b"1", b"2")
 
             assert not await one.swap("a", b"1", b"2", 60)
             await one.append("log", [b"new"], 9, 60)
-            await one.push("queue", b"new", 60)
             assert [entry for _, entry in await other.read("log")] == [b"new"]
-            item = await other.claim("queue", "me", 60)
-            assert item is not None
-            assert item.data == b"new"
 
     async def test_a_log_is_read_on_from_any_entry(self, kind: str, tmp_path: Path) -> None:
         async with nodes(kind, tmp_path) as (one, other):
@@ -198,42 +193,6 @@ class TestContract:
             await until(lambda: heard == [b"1"])
             assert "could not be handled" in caplog.text
 
-    async def test_a_queue_gives_each_to_one(self, kind: str, tmp_path: Path) -> None:
-        async with nodes(kind, tmp_path) as (one, other):
-            assert await one.claim("{q:tasks}", "a", 60) is None
-            for number in range(6):
-                await one.push("{q:tasks}", b"%d" % number, 60)
-            got = [await each.claim("{q:tasks}", who, 60) for _ in range(3) for each, who in ((one, "a"), (other, "b"))]
-            assert [item.data for item in got if item] == [b"%d" % number for number in range(6)]
-            assert await one.claim("{q:tasks}", "a", 60) is None
-            first = got[0]
-            assert first is not None
-            assert not await other.done("{q:tasks}", "b", first)
-            assert await one.done("{q:tasks}", "a", first)
-            assert not await one.done("{q:tasks}", "a", first)
-            assert not await one.renew("{q:tasks}", "a", first, 60)
-            assert not await one.done("no queue", "a", Item("1-1" if kind == "redis" else "1", b""))
-
-    async def test_a_lease_that_ends_lets_others_have_it(self, kind: str, tmp_path: Path) -> None:
-        async with nodes(kind, tmp_path) as (one, other):
-            await one.push("q", b"1", 600)
-            mine = await one.claim("q", "a", SHORT)
-            assert mine is not None
-            assert await one.renew("q", "a", mine, SHORT)
-            await one.push("q", b"2", 600)
-            taken: list[Item] = []
-
-            async def take() -> bool:
-                item = await other.claim("q", "b", SHORT)
-                if item is not None:
-                    taken.append(item)
-                return item == mine
-
-            await until_so(take)
-            assert not await one.renew("q", "a", mine, 60)
-            assert not await one.done("q", "a", mine)
-            assert await other.done("q", "b", mine)
-
     async def test_it_can_be_closed_twice_and_used_again(self, kind: str, tmp_path: Path) -> None:
         async with nodes(kind, tmp_path) as (one, _):
             await one.set("a", b"1", 60)
@@ -268,7 +227,6 @@ class TestMemory:
         for number in range(1000):
             await backplane.set(str(number), b"x" * 100, 60 + number)
             await backplane.append("log", [b"x" * 10], 5, 600)
-            await backplane.push(f"q{number}", b"x" * 10, 30)
         assert len(backplane) < 60
         assert await backplane.get("999") is not None
         await backplane.set("huge", b"x" * 20_000, 60)
@@ -395,11 +353,9 @@ class TestSqlite:
         async with nodes("sqlite", tmp_path) as (one, _):
             await one.set("a", b"1", 600)
             await one.append("log", [b"1"], 5, 600)
-            await one.push("q", b"1", 600)
         async with nodes("sqlite", tmp_path) as (one, _):
             assert await one.get("a") == b"1"
             assert [entry for _, entry in await one.read("log")] == [b"1"]
-            assert await one.claim("q", "me", 5) is not None
         assert (tmp_path / "state.db").stat().st_mode & 0o777 == 0o600
 
     async def test_what_is_over_leaves_the_file(self, tmp_path: Path) -> None:
@@ -539,9 +495,7 @@ class TestRedisFaults:
             backplane = open_backplane(server.url, "server")
             with pytest.raises(BackplaneAway, match="maxmemory"):
                 await backplane.set("a", b"1", 60)
-            for work in (
-                backplane.swap("a", None, b"1", 60), backplane.append("l", [b"1"], 5, 60), backplane.push("q", b"", 9)
-            ):  # fmt: skip
+            for work in (backplane.swap("a", None, b"1", 60), backplane.append("l", [b"1"], 5, 60)):
                 with pytest.raises(BackplaneAway):
                     await work
             assert await backplane.get("a") is None
@@ -553,31 +507,20 @@ class TestRedisFaults:
             backplane = open_backplane(server.url + "?namespace=mine", "server")
             await backplane.set("a", b"1", 60)
             await backplane.append("l", [b"1"], 5, 60)
-            await backplane.push("q", b"1", 60)
-            item = await backplane.claim("q", "me", 60)
-            assert item is not None
-            assert sorted((await server.asay("KEYS", "*")).split()) == ["mcpd:mine:a", "mcpd:mine:l", "mcpd:mine:q"]
-            for key in "alq":
+            assert sorted((await server.asay("KEYS", "*")).split()) == ["mcpd:mine:a", "mcpd:mine:l"]
+            for key in "al":
                 assert int(await server.asay("PTTL", f"mcpd:mine:{key}")) > 0
             await server.asay("FLUSHALL")
             assert (await backplane.get("a"), await backplane.read("l")) == (None, [])
-            assert not await backplane.renew("q", "me", item, 60)
             assert not await backplane.swap("a", b"1", b"2", 60)
-            await backplane.push("q", b"2", 60)
-            assert (await backplane.claim("q", "me", 60) or item).data == b"2"
             await backplane.aclose()
 
     async def test_a_key_of_another_kind_is_no_crash(self) -> None:
         with RedisServer() as server:
             backplane = open_backplane(server.url + "?namespace=mine", "server")
             await server.asay("SET", "mcpd:mine:q", "text")
-            for work in (
-                backplane.claim("q", "me", 1),
-                backplane.read("q"),
-                backplane.done("q", "me", Item("1-1", b"")),
-            ):
-                with pytest.raises(BackplaneAway, match="WRONGTYPE"):
-                    await work
+            with pytest.raises(BackplaneAway, match="WRONGTYPE"):
+                await backplane.read("q")
             await backplane.aclose()
 
     async def test_two_services_share_one_server(self) -> None:

@@ -25,8 +25,6 @@ from mcpd.server.backplane.shared_memory import SharedBackplane, SharedMemory
         ("append", ("a", [b"1", 7], 10, 60)),
         ("append", ("a", 7, 10, 60)),
         ("append", ("a", [b"1"], 10, "soon")),
-        ("push", ("a", b"1", None)),
-        ("push", ("a", "text", 60)),
         ("subscribe", (7,)),
     ],
 )

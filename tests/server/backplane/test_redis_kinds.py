@@ -66,7 +66,7 @@ async def test_behind_sentinels(tmp_path: Path, caplog: pytest.LogCaptureFixture
 @pytest.mark.slow
 @pytest.mark.covered
 async def test_a_cluster_of_three(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """SCALE-28: values, logs and queues are spread over all members, the bus is at one; slots move under way."""
+    """SCALE-28: values and logs are spread over all members, the bus is at one; slots move under way."""
     with redis_cluster() as cluster:
         await hold(cluster.url, tmp_path, caplog)
         backplane, other = [open_backplane(f"{cluster.url}?namespace=n", "server") for _ in range(2)]

@@ -100,12 +100,6 @@ async def test_every_primitive_is_timed_and_gives_what_it_is_given() -> None:
     await timed.subscribe("c", heard.append)
     assert await timed.publish("c", b"y") == 1
     await timed.unsubscribe("c", heard.append)
-    await timed.push("q", b"z", 60)
-    item = await timed.claim("q", "me", 60)
-    assert item is not None
-    assert item.data == b"z"
-    assert await timed.renew("q", "me", item, 60)
-    assert await timed.done("q", "me", item)
     timed.on_gap(lambda: None)
     assert timed.away_since is None
     await timed.aclose()
