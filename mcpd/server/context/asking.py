@@ -10,7 +10,7 @@ Spec: 2026-07-28 basic/patterns/mrtr; 2025-11-25 client/*.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Coroutine, Mapping
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 from msgspec import Raw, ValidationError, to_builtins
@@ -31,10 +31,13 @@ from mcpd.protocol.session import Call
 from mcpd.protocol.types.base import NO_JSON, SamplingCapability
 from mcpd.protocol.types.interaction import CreateMessageParams, InputRequest, InputRequiredResult
 from .peer import InputRequired, Peer
-from .questions import Question, is_offered
+from .questions import Question, Timeout, is_offered
 
 if TYPE_CHECKING:
     from mcpd.protocol.types.base import LogLevel
+
+# Seconds that a client has to answer a request of the server by default; roots are answered without a user.
+_SECONDS, _ROOTS_SECONDS = 300.0, 60.0
 
 
 def asking_for(call: Call, peer: Peer) -> Asking:
@@ -59,6 +62,8 @@ def binding_of(call: Call) -> bytes:
 class Asking(ABC):
     """The questions of one request, and their answers."""
 
+    __slots__ = ("_call", "_count", "_peer", "kept")
+
     def __init__(self, call: Call, peer: Peer) -> None:
         self._call = call
         self._peer = peer
@@ -75,15 +80,15 @@ class Asking(ABC):
         """Return whether this client, in this version, can be asked this question."""
         return is_offered(question.needs, self._call.client.capabilities)
 
-    async def ask(self, questions: Mapping[str, Question], timeout: float | None) -> dict[str, Any]:
-        """Return the answers by key. Ends the handler with InputRequired if they need another round."""
+    def ask(self, questions: Mapping[str, Question], timeout: Timeout) -> Coroutine[Any, Any, dict[str, Any]]:
+        """Return a coroutine of the answers by key. Ends the handler with InputRequired if they need another round."""
         for question in questions.values():
             if not self.can_ask(question):
                 raise self.missing(question)
-        return await self.put({key: self._without_context(question) for key, question in questions.items()}, timeout)
+        return self.put({key: self._without_context(question) for key, question in questions.items()}, timeout)
 
     @abstractmethod
-    async def put(self, questions: dict[str, Question], timeout: float | None) -> dict[str, Any]:
+    def put(self, questions: dict[str, Question], timeout: Timeout) -> Coroutine[Any, Any, dict[str, Any]]:
         """Ask questions that this client supports, in the way of its version."""
 
     @abstractmethod
@@ -147,10 +152,12 @@ class _Requests(Asking):
     def can_ask(self, question: Question) -> bool:
         return question.method in self._call.version.server_requests and super().can_ask(question)
 
-    async def put(self, questions: dict[str, Question], timeout: float | None) -> dict[str, Any]:
+    async def put(self, questions: dict[str, Question], timeout: Timeout) -> dict[str, Any]:
         return {key: await self._request(question, timeout) for key, question in questions.items()}
 
-    async def _request(self, question: Question, timeout: float | None) -> Any:
+    async def _request(self, question: Question, timeout: Timeout) -> Any:
+        if timeout == "default":
+            timeout = _ROOTS_SECONDS if question.method == "roots/list" else _SECONDS
         try:
             raw = await self._peer.request(question.method, question.params, self._call, timeout)
         except RemoteError as error:
@@ -195,7 +202,7 @@ class _Rounds(Asking):
             except MALFORMED as error:
                 raise InvalidParams(f"inputResponses: {explain(error)}") from None
 
-    async def put(self, questions: dict[str, Question], timeout: float | None) -> dict[str, Any]:
+    async def put(self, questions: dict[str, Question], timeout: Timeout) -> dict[str, Any]:
         unanswered = {key: question for key, question in questions.items() if key not in self._answers}
         answers = {
             key: self._read_answer(key, question) for key, question in questions.items() if key not in unanswered

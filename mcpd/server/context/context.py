@@ -31,7 +31,7 @@ from .exchange import Exchange, missing_scopes
 if TYPE_CHECKING:
     from mcpd.protocol.types.interaction import CreateMessageResult, Root, SamplingMessage
     from mcpd.protocol.wire.trace_context import TraceContext
-    from .questions import Answer, Question, SamplingOptions
+    from .questions import Answer, Question, SamplingOptions, Timeout
 
 T = TypeVar("T")
 
@@ -52,6 +52,8 @@ _DONE = _Done()
 
 class _Question(Coroutine[Any, Any, T]):
     # A question that must be awaited: without `await` it would be true in a condition.
+    __slots__ = ("_work",)
+
     def __init__(self, work: Coroutine[Any, Any, T]) -> None:
         self._work = work
 
@@ -360,11 +362,11 @@ class Context(RequestInfo):
 
     @overload
     def elicit(
-        self, message: str, form: type[T], *, key: str | None = None, timeout: float | None = 300
+        self, message: str, form: type[T], *, key: str | None = None, timeout: Timeout = "default"
     ) -> Awaitable[Answer[T]]: ...
     @overload
     def elicit(
-        self, message: str, form: Mapping[str, Any], *, key: str | None = None, timeout: float | None = 300
+        self, message: str, form: Mapping[str, Any], *, key: str | None = None, timeout: Timeout = "default"
     ) -> Awaitable[Answer[dict[str, Any]]]: ...
 
     def elicit(
@@ -373,7 +375,7 @@ class Context(RequestInfo):
         form: type[Any] | Mapping[str, Any],
         *,
         key: str | None = None,
-        timeout: float | None = 300,
+        timeout: Timeout = "default",
     ) -> Awaitable[Answer[Any]]:
         """Ask the user to fill in a form. Returns an `Answer` with `action` and `content`.
 
@@ -381,8 +383,9 @@ class Context(RequestInfo):
         Enum, `mcpd.choices` for values with titles, lists of these). It may also be the type of one such field, as
         `int`, or a flat JSON Schema. `answer.get()` returns the completed form, or the one value, and ends the tool if
         the user declined. Never ask for secrets here; use `elicit_url` (S26-150). `key` names the question in
-        2026-07-28; by default questions are numbered. `timeout` is in seconds. Raises MissingCapability or ToolError if
-        the client cannot be asked, RequestTimeout if it does not answer. Spec: 2026-07-28 client/elicitation.
+        2026-07-28; by default questions are numbered. `timeout` is in seconds, None for no limit. By default it is 300,
+        and inside a task the question waits as long as the task may. Raises MissingCapability or ToolError if the
+        client cannot be asked, RequestTimeout if it does not answer. Spec: 2026-07-28 client/elicitation.
         """
         from . import questions
 
@@ -395,7 +398,7 @@ class Context(RequestInfo):
         *,
         elicitation_id: str | None = None,
         key: str | None = None,
-        timeout: float | None = 300,
+        timeout: Timeout = "default",
     ) -> Awaitable[Answer[dict[str, Any]]]:
         """Ask the user to visit a URL. `accept` means that they agreed, not that they have finished.
 
@@ -411,7 +414,7 @@ class Context(RequestInfo):
         *,
         max_tokens: int = 1000,
         key: str | None = None,
-        timeout: float | None = 300,
+        timeout: Timeout = "default",
         **options: Unpack[SamplingOptions],
     ) -> Awaitable[CreateMessageResult]:
         """Ask the client's model. `messages` is a text or a conversation.
@@ -423,28 +426,31 @@ class Context(RequestInfo):
 
         return self._ask(questions.sample(messages, max_tokens=max_tokens, **options), key, timeout)
 
-    def list_roots(self, *, key: str | None = None, timeout: float | None = 60) -> Awaitable[list[Root]]:
+    def list_roots(self, *, key: str | None = None, timeout: Timeout = "default") -> Awaitable[list[Root]]:
         """Return the folders and files that the client lets the server use. Spec: 2026-07-28 client/roots."""
         from . import questions
 
         return self._ask(questions.list_roots(), key, timeout)
 
-    def ask(self, timeout: float | None = 300, /, **questions: Question) -> Awaitable[dict[str, Any]]:
+    def ask(self, timeout: Timeout = "default", /, **questions: Question) -> Awaitable[dict[str, Any]]:
         """Ask several questions at once: `await ctx.ask(name=elicit_form(…), haiku=sample(…))`. Returns answers by key.
 
         Make the questions with `mcpd.elicit_form`, `elicit_url`, `sample` and `list_roots`.
         """
-        return self._exchange.do(self._exchange.ask(questions, timeout), is_question=True)
+        return self._exchange.do(self._ask_all(questions, timeout), is_question=True)
+
+    async def _ask_all(self, questions: Mapping[str, Question], timeout: Timeout) -> dict[str, Any]:
+        return await self._exchange.ask(questions, timeout)
 
     def can_ask(self, question: Question) -> bool:
         """Return whether this client supports a question. Asking it otherwise is an error."""
         return self._exchange.asking.can_ask(question)
 
-    def _ask(self, question: Question, key: str | None, timeout: float | None) -> Awaitable[Any]:
+    def _ask(self, question: Question, key: str | None, timeout: Timeout) -> Awaitable[Any]:
         asked = self._exchange.do(self._ask_one(question, key, timeout), is_question=True)
         return _Question(asked) if isinstance(asked, CoroutineType) else asked
 
-    async def _ask_one(self, question: Question, key: str | None, timeout: float | None) -> Any:
+    async def _ask_one(self, question: Question, key: str | None, timeout: Timeout) -> Any:
         name = key or self._exchange.asking.next_key()
         return (await self._exchange.ask({name: question}, timeout))[name]
 
@@ -527,14 +533,14 @@ if TYPE_CHECKING:
         def state(self) -> dict[str, Any]: ...
         @overload
         def elicit(
-            self, message: str, form: type[T], *, key: str | None = None, timeout: float | None = 300
+            self, message: str, form: type[T], *, key: str | None = None, timeout: Timeout = "default"
         ) -> Answer[T]: ...
         @overload
         def elicit(
-            self, message: str, form: Mapping[str, Any], *, key: str | None = None, timeout: float | None = 300
+            self, message: str, form: Mapping[str, Any], *, key: str | None = None, timeout: Timeout = "default"
         ) -> Answer[dict[str, Any]]: ...
         def elicit(
-            self, message: str, form: Any, *, key: str | None = None, timeout: float | None = 300
+            self, message: str, form: Any, *, key: str | None = None, timeout: Timeout = "default"
         ) -> Answer[Any]: ...
         def elicit_url(
             self,
@@ -543,7 +549,7 @@ if TYPE_CHECKING:
             *,
             elicitation_id: str | None = None,
             key: str | None = None,
-            timeout: float | None = 300,
+            timeout: Timeout = "default",
         ) -> Answer[dict[str, Any]]: ...
         def sample(
             self,
@@ -551,11 +557,11 @@ if TYPE_CHECKING:
             *,
             max_tokens: int = 1000,
             key: str | None = None,
-            timeout: float | None = 300,
+            timeout: Timeout = "default",
             **options: Unpack[SamplingOptions],
         ) -> CreateMessageResult: ...
-        def list_roots(self, *, key: str | None = None, timeout: float | None = 60) -> list[Root]: ...
-        def ask(self, timeout: float | None = 300, /, **questions: Question) -> dict[str, Any]: ...
+        def list_roots(self, *, key: str | None = None, timeout: Timeout = "default") -> list[Root]: ...
+        def ask(self, timeout: Timeout = "default", /, **questions: Question) -> dict[str, Any]: ...
         def can_ask(self, question: Question) -> bool: ...
         def require_url(
             self, message: str, url: str, *, elicitation_id: str | None = None, key: str | None = None

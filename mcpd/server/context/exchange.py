@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from mcpd.server.functions.thread_steps import ThreadCall
     from .asking import Asking, CallTask
     from .peer import CallClock, Peer
-    from .questions import Question
+    from .questions import Question, Timeout
 
 T = TypeVar("T")
 
@@ -113,16 +113,24 @@ class Exchange(Struct, eq=False):
         if is_wanted:
             await self.peer.notify(method, params, call)
 
-    async def ask(self, questions: Mapping[str, Question], timeout: float | None) -> dict[str, Any]:
-        """Ask the client, and return the answers by key. The time limit of the call does not run meanwhile."""
-        clock = self.clock
-        if clock is not None:
-            clock.stop()
+    def ask(self, questions: Mapping[str, Question], timeout: Timeout) -> Coroutine[Any, Any, dict[str, Any]]:
+        """Ask the client, and return a coroutine of the answers by key. The time limit of the call does not run
+        meanwhile.
+
+        Call it on the event loop's thread. A question may wait for hours, so it has as few coroutines as possible.
+        """
+        if self.clock is None:
+            return self.asking.ask(questions, timeout)
+        return self._ask_untimed(self.clock, questions, timeout)
+
+    async def _ask_untimed(
+        self, clock: CallClock, questions: Mapping[str, Question], timeout: Timeout
+    ) -> dict[str, Any]:
+        clock.stop()
         try:
             return await self.asking.ask(questions, timeout)
         finally:
-            if clock is not None:
-                clock.resume()
+            clock.resume()
 
     def do(self, work: Coroutine[Any, Any, T], *, is_question: bool = False) -> Awaitable[T]:
         """Return `work` to be awaited on the event loop's thread; in another thread, run it and return its result."""

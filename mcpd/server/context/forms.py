@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from enum import EnumMeta
+from functools import lru_cache
 from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 from msgspec import NODEFAULT, Meta, Struct, ValidationError, convert, defstruct, to_builtins
@@ -54,6 +55,13 @@ def form_schema(form: type | Mapping[str, Any]) -> tuple[dict[str, Any], type | 
         return _flat(form, form.get("$defs", {}), 'a form schema is {"type": "object", "properties": {…}}'), None
     if problem := _why_no_type(form):
         raise LocalProtocolError(problem)
+    # Other types are equal although their order differs, as Literal["a", "b"] and Literal["b", "a"].
+    is_class: bool = isinstance(form, type)  # not for Annotated and the like
+    return _type_schema(form) if is_class else _type_schema.__wrapped__(form)
+
+
+@lru_cache(256)
+def _type_schema(form: Any) -> tuple[dict[str, Any], type]:
     if hasattr(form, "model_json_schema"):  # a pydantic model
         whole = form.model_json_schema()
         return _flat(whole, whole.get("$defs", {}), f"{form!r} cannot be a form"), form

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from os import urandom
-from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn, TypedDict, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn, TypeAlias, TypedDict, TypeVar, Unpack
 
 from msgspec import Raw, Struct, convert
 from msgspec.json import Decoder
@@ -60,6 +60,9 @@ class SamplingOptions(TypedDict, total=False):
 
 T = TypeVar("T")
 
+Timeout: TypeAlias = float | None | Literal["default"]
+"""The seconds that a client has to answer; None for no limit."""
+
 
 class Answer(Struct, Generic[T]):
     """The user's answer to a question: `accept`, `decline` or `cancel`; `content` only if accepted."""
@@ -92,7 +95,7 @@ class Answer(Struct, Generic[T]):
         return self.content
 
 
-class Question(Struct):
+class Question(Struct, gc=False):
     """One thing to ask: the request, what its answer decodes to, and which capability the client needs for it.
 
     Made by `elicit_form`, `elicit_url`, `sample`, `list_roots`.
@@ -135,13 +138,18 @@ _KINDS: Mapping[str, tuple[Any, type]] = {
 }
 
 
+# The capabilities that clients need.
+_FORM: Mapping[str, Mapping[str, Any]] = {"elicitation": {"form": {}}}
+_URL: Mapping[str, Mapping[str, Any]] = {"elicitation": {"url": {}}}
+
+
 def elicit_form(message: str, form: type | Mapping[str, Any]) -> Question:
     """Return a question that shows the user a form: a struct, dataclass or TypedDict of primitives and enums, or a flat
     object schema.
     """
     schema, kind = form_schema(form)
     params = ElicitFormParams(mode="form", message=message, requested_schema=schema)
-    return Question("elicitation/create", params, ElicitResult, {"elicitation": {"form": {}}}, kind)
+    return Question("elicitation/create", params, ElicitResult, _FORM, kind)
 
 
 def elicit_url(message: str, url: str, elicitation_id: str | None = None) -> Question:
@@ -153,7 +161,7 @@ def elicit_url(message: str, url: str, elicitation_id: str | None = None) -> Que
     if elicitation_id is None:
         elicitation_id = urandom(16).hex()
     params = ElicitUrlParams(message=message, url=url, elicitation_id=elicitation_id)
-    return Question("elicitation/create", params, ElicitResult, {"elicitation": {"url": {}}})
+    return Question("elicitation/create", params, ElicitResult, _URL)
 
 
 def sample(

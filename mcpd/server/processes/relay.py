@@ -22,7 +22,7 @@ from mcpd.protocol.types.features import CallToolParams
 from mcpd.protocol.versions import table
 from mcpd.server.context.asking import Asking
 from mcpd.server.context.exchange import Exchange
-from mcpd.server.context.questions import Question
+from mcpd.server.context.questions import Question, Timeout
 from mcpd.server.functions.results import to_builtins
 from .link import PROGRESS, ServerLink
 from .messages import RequestData, UserData
@@ -91,7 +91,7 @@ class ServerAsking(Asking):
     def can_ask(self, question: Question) -> bool:
         return decode(self._link.ask_now(self._call, "can_ask", _as_data(question)), type=bool)
 
-    async def ask(self, questions: Mapping[str, Question], timeout: float | None) -> dict[str, Any]:
+    async def ask(self, questions: Mapping[str, Question], timeout: Timeout) -> dict[str, Any]:
         data = {key: _as_data(question) for key, question in questions.items()}
         raw = await self._link.ask(self._call, "ask", [data, timeout])
         answers = decode(raw, type=dict[str, Raw])

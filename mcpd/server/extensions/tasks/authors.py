@@ -63,14 +63,13 @@ class ServerTasks:
         tool = host.catalog.tools.find(record.tool)
         has_schema = tool is not None and tool.listed(frozenset()).output_schema is not None
         made: Result = result if isinstance(result, Result) else tool_result(result, has_schema)
-        return await tasks.end(task_id, outcome_of(made, identity_of(host)), "completed") is not None
+        return await tasks.end(record, outcome_of(made, identity_of(host))) is not None
 
     async def fail(self, task_id: str, error: ProtocolError | str) -> bool:
         """End a task with an error. Returns False if it has ended already."""
         raised = error if isinstance(error, ProtocolError) else InternalError(error)
-        if await self._tasks.read(task_id) is None:
-            return False
-        return await self._tasks.end(task_id, error_outcome(raised), "failed") is not None
+        record = await self._tasks.read(task_id)
+        return record is not None and await self._tasks.end(record, error_outcome(raised)) is not None
 
     async def note(self, task_id: str, text: str) -> bool:
         """Set the status message of a task. Returns False if it has ended already."""

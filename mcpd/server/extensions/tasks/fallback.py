@@ -60,7 +60,7 @@ def add_tools(get_tasks: Callable[[], Tasks], server: ExtensionHost) -> None:
             said = f": {record.message}" if record.message else ""
             raise ToolError(f"The task still works{said}. Call task_result again to wait for it")
         outcome = await tasks.store.outcome(record)
-        if outcome is None or outcome.code:
+        if outcome is None or outcome.has_failed:
             return failed(f"The task was {record.status}: {record.message or 'there is no result'}")
         return outcome.read()
 

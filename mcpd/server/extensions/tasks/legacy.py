@@ -31,8 +31,10 @@ from mcpd.protocol.types.tasks import (
 from mcpd.server.context.exchange import Exchange
 from mcpd.server.context.peer import Peer
 from mcpd.server.registry.entries import make_cursor, read_cursor
+from .forms import TaskForm
+from .peer import Run
 from .record import Ask, Record, StoredError, legacy, params_of
-from .registry import Run, Tasks, unknown
+from .registry import Tasks, unknown
 
 _PAGE = 100
 # The range of the time that a client may wish for, in milliseconds; JSON has numbers that are too large for a float.
@@ -80,7 +82,7 @@ async def _outcome(tasks: Tasks, record: Record) -> Result:
     outcome = await tasks.store.outcome(record)
     if outcome is None:
         raise InternalError(f"The task was {record.status}: {record.message or 'there is no result'}")
-    if outcome.code:
+    if outcome.has_failed:
         raise StoredError(outcome)
     made = outcome.read()
     made.meta = {**(made.meta if isinstance(made.meta, dict) else {}), RELATED_TASK: {"taskId": record.id}}
@@ -106,8 +108,8 @@ async def list_tasks(tasks: Tasks, exchange: Exchange, params: ListTasksParams) 
 # -- its form ------------------------------------------------------------------------------------
 
 
-class _Legacy:
-    # See `methods.TaskForm`: the client decides, by `params.task`, and is notified of changes.
+class _Legacy(TaskForm):
+    # The client decides, by `params.task`, and is notified of changes.
     def capability(self, tasks: Tasks, exchange: Exchange, extensions: dict[str, Any]) -> dict[str, Any] | None:
         own: dict[str, Any] = {"cancel": {}, "requests": {"tools": {"call": {}}}}
         return {"list": {}, **own} if tasks.is_known(exchange) else own
@@ -124,8 +126,8 @@ class _Legacy:
             return True, None
         return True, min(max(request.ttl, _SHORTEST), _LONGEST) / 1000
 
-    def seed(self, record: Record, now: float, immediate: str) -> Result:
-        task = legacy(record, now)
+    def seed(self, record: Record, immediate: str) -> Result:
+        task = legacy(record, record.created)
         task.status = "working"
         return LegacyCreateTaskResult(task=task, meta={IMMEDIATE_RESPONSE: immediate} if immediate else None)
 
@@ -145,17 +147,17 @@ class _Legacy:
         # A client without a session cannot receive anything later.
         return not call.session.opening.is_stateless
 
-    def say(self, run: Run, peer: Peer, method: str, params: Any) -> Coroutine[Any, Any, None] | None:
+    def say(self, tasks: Tasks, run: Run, peer: Peer, method: str, params: Any) -> Coroutine[Any, Any, None] | None:
         assert run.record is not None
         if method in ("notifications/progress", "notifications/message"):
             params.meta = {RELATED_TASK: {"taskId": run.record.id}}
-        results = run.tasks.results.get(run.record.id)
+        results = tasks.results.get(run.record.id)
         if results:
             return results[-1].peer.notify_nowait(method, params, results[-1].call)
         return peer.notify_nowait(method, params) if _hears(peer) else None
 
-    def changed(self, run: Run, peer: Peer | None, call: Call, record: Record, *, is_new: bool) -> None:
-        tasks = run.tasks
+    def changed(self, tasks: Tasks, run: Run, record: Record, *, is_new: bool) -> None:
+        peer = run.real
         for (task_id, key), asking in list(tasks.asking.items()):
             if task_id == record.id and key not in record.asks:
                 asking.cancel()  # it was answered in another way, or the task has ended
@@ -166,7 +168,7 @@ class _Legacy:
             if pause is not None:
                 tasks.spawn(pause)
         if not tasks.results.get(record.id):
-            _ask_open(tasks, record, peer, call)
+            _ask_open(tasks, record, peer, run.call)
 
 
 FORM = _Legacy()

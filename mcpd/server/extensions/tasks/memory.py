@@ -5,13 +5,14 @@ Nothing is encoded, and nothing has to be waited for. The limits of tasks bound 
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable
 from heapq import heappop, heappush
 
 from msgspec.structs import replace
 
 from mcpd.server.backplane.memory import MemoryBackplane
-from .record import Outcome, Record
+from .record import Record
 from .store import TaskStore, is_position
 
 
@@ -38,7 +39,7 @@ class MemoryStore(TaskStore):
     def forget(self, task_id: str) -> None:
         """Nothing: there is no other place to read it from."""
 
-    async def create(self, record: Record, now: float, *, is_listed: bool) -> None:
+    async def create(self, record: Record, *, is_listed: bool) -> None:
         self._records[record.id] = record
         if is_listed:
             self._last += 1
@@ -55,13 +56,11 @@ class MemoryStore(TaskStore):
         record.asks = dict(record.asks)
         if not step(record):
             return None
+        record.updated = max(record.updated, now)
         self._records[task_id] = record
         if record.ends:
             heappush(self._ends, (record.created + record.ttl, task_id))
         return record
-
-    async def put_outcome(self, task_id: str, outcome: Outcome, ttl: float) -> tuple[Outcome | None, str]:
-        return outcome, ""
 
     async def discard(self, task_id: str) -> None:
         record = self._records.pop(task_id, None)
@@ -75,8 +74,10 @@ class MemoryStore(TaskStore):
         if after and not is_position(after):
             return None
         first = int(after.partition("-")[0] or 0)  # clients may send positions of another store
-        found = [(str(number), name) for name, number in self._numbers.get(owner, {}).items() if number > first]
-        return found[:limit]
+        numbers = self._numbers.get(owner, {})
+        ids = list(numbers)
+        start = bisect_right(ids, first, key=numbers.__getitem__)
+        return [(str(numbers[task_id]), task_id) for task_id in ids[start : start + limit]]
 
     async def expire(self, now: float) -> None:
         while self._ends and self._ends[0][0] <= now:

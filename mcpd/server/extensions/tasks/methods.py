@@ -8,10 +8,10 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Coroutine
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from mcpd.errors import InternalError, InvalidParams, MissingExtension
-from mcpd.protocol.envelope import SUBSCRIPTION_ID, raw_capabilities
+from mcpd.protocol.envelope import SUBSCRIPTION_ID
 from mcpd.protocol.session import Call
 from mcpd.protocol.types.base import EmptyResult, Params, Result
 from mcpd.protocol.types.interaction import ListenResult, SubscriptionFilter
@@ -21,16 +21,15 @@ from mcpd.protocol.versions.table import Versions
 from mcpd.server.backplane.base import BackplaneAway
 from mcpd.server.context.exchange import Exchange
 from mcpd.server.extensions.base import Method
-from .record import Record, created, detailed, steady_until
-from .registry import Run, Tasks, unknown
+from .forms import MODERN_FORM, TaskForm, offers
+from .record import Record, steady_until
+from .registry import Tasks, unknown
 
 if TYPE_CHECKING:
-    from mcpd.server.context.peer import Peer
+    pass
 
 T = TypeVar("T")
 
-# Bytes of the capabilities of a client that are remembered.
-_MOST_REMEMBERED = 1024
 # The most tasks of one subscription.
 _MOST_FOLLOWED = 1000
 # The most notifications that wait for a client which reads slowly, besides two for each task.
@@ -42,107 +41,18 @@ _MESSAGE_EVERY = 1.0
 # -- the two forms ------------------------------------------------------------------------------
 
 
-class TaskForm(Protocol):
-    """How one form of the protocol writes tasks, and how it behaves differently."""
-
-    def capability(self, tasks: Tasks, exchange: Exchange, extensions: dict[str, Any]) -> dict[str, Any] | None:
-        """Return the capability `tasks`, or put the extension into `extensions`."""
-
-    def is_taken(self, call: Call) -> bool:
-        """Whether the sender of a call accepts a task as its answer."""
-
-    def wish(self, call: Call) -> tuple[bool, float | None]:
-        """Return whether a call must become a task, and how many seconds it asks the task to be kept."""
-
-    def seed(self, record: Record, now: float, immediate: str) -> Result:
-        """Return the answer to a call that has become a task; `immediate` is a text for the model."""
-
-    def seen(self, record: Record, now: float) -> Result:
-        """Return an unfinished task, for `tasks/get`."""
-
-    async def found(self, tasks: Tasks, record: Record) -> Result:
-        """Return any task, for `tasks/get`."""
-
-    async def cancelled(self, tasks: Tasks, record: Record, cancelled: Record | None) -> Result:
-        """Return the answer to `tasks/cancel`; `cancelled` is None if the task had ended."""
-
-    def stays(self, call: Call) -> bool:
-        """Whether the connection of a call receives messages of its task after the answer."""
-
-    def say(self, run: Run, peer: Peer, method: str, params: Any) -> Coroutine[Any, Any, None] | None:
-        """Send a notification of the work to its client."""
-
-    def changed(self, run: Run, peer: Peer | None, call: Call, record: Record, *, is_new: bool) -> None:
-        """Notify the client that created a task of a change."""
-
-
-class _Modern:
-    # 2026-07-28: the server decides, and the client polls.
-    def capability(self, tasks: Tasks, exchange: Exchange, extensions: dict[str, Any]) -> dict[str, Any] | None:
-        extensions[TASKS] = {}
-        return None
-
-    def is_taken(self, call: Call) -> bool:
-        return offers(call)
-
-    def wish(self, call: Call) -> tuple[bool, float | None]:
-        return False, None
-
-    def seed(self, record: Record, now: float, immediate: str) -> Result:
-        return created(record, now)
-
-    def seen(self, record: Record, now: float) -> Result:
-        return detailed(record, None, now)
-
-    async def found(self, tasks: Tasks, record: Record) -> Result:
-        outcome = await tasks.store.outcome(record) if record.is_final else None
-        return detailed(record, outcome, tasks.clock())
-
-    async def cancelled(self, tasks: Tasks, record: Record, cancelled: Record | None) -> Result:
-        return EmptyResult()
-
-    def stays(self, call: Call) -> bool:
-        return False
-
-    def say(self, run: Run, peer: Peer, method: str, params: Any) -> Coroutine[Any, Any, None] | None:
-        return None  # neither progress nor log messages (TASK-053)
-
-    def changed(self, run: Run, peer: Peer | None, call: Call, record: Record, *, is_new: bool) -> None:
-        """Clients of 2026-07-28 subscribe to changes instead."""
-
-
-_MODERN = _Modern()
-
-
 def form_of(call: Call) -> TaskForm:
     """Return the form of a call's protocol version."""
     if call.version.is_modern:
-        return _MODERN
+        return MODERN_FORM
     from .legacy import FORM  # few clients use this version
 
     return FORM
 
 
-# Whether clients with these capabilities accept tasks.
-_known: dict[bytes, bool] = {}
-
-
-def offers(call: Call) -> bool:
-    """Whether a request of 2026-07-28 says that its client accepts tasks (TASK-005)."""
-    raw = raw_capabilities(call.meta)
-    known = _known.get(raw)
-    if known is None:
-        known = isinstance((call.client.capabilities.extensions or {}).get(TASKS), dict)
-        if len(raw) <= _MOST_REMEMBERED:
-            if len(_known) >= _MOST_REMEMBERED:
-                _known.clear()
-            _known[raw] = known
-    return known
-
-
 def _checked(call: Call) -> TaskForm:
     form = form_of(call)
-    if form is _MODERN and not offers(call):
+    if form is MODERN_FORM and not offers(call):
         raise MissingExtension(TASKS, f"{call.method} needs a client that offers the extension {TASKS}")
     return form
 
@@ -165,10 +75,10 @@ def get(tasks: Tasks, exchange: Exchange, params: TaskParams) -> Any:
     if record is None or record.is_final:
         return _stored(_get_later(tasks, exchange, form, params.task_id))
     run, now = tasks.runs[record.id], tasks.clock()
-    if run.view is None or now >= run.view_until or run.view[0] is not form:
-        run.view = form, form.seen(record, now)
-        run.view_until = steady_until(record, now)
-    return run.view[1]
+    view = run.view
+    if view is None or now >= view[1] or view[0] is not form:  # a poll costs little more than a ping
+        view = run.view = form, steady_until(record, now), form.seen(record, now)
+    return view[2]
 
 
 async def _get_later(tasks: Tasks, exchange: Exchange, form: TaskForm, task_id: str) -> Result:
@@ -317,7 +227,7 @@ class _Feed:
                 return
         self._later.pop(record.id, None)
         self._sent[record.id] = essence, record.message, loop.time()
-        params = await _MODERN.found(self._tasks, record)
+        params = await MODERN_FORM.found(self._tasks, record)
         params.meta = {SUBSCRIPTION_ID: self._exchange.call.id}
         await self._exchange.peer.notify("notifications/tasks", params, self._exchange.call)
 

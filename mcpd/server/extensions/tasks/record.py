@@ -6,6 +6,7 @@ A record has the form of the newest version. It has no credentials, and argument
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from functools import lru_cache
 from hashlib import sha256
 from typing import Any
 
@@ -39,7 +40,7 @@ _POLL_FOR_INPUT = 1000
 _MOST_SAID = 1000
 
 
-class Ask(Struct, omit_defaults=True):
+class Ask(Struct, omit_defaults=True, gc=False):
     """An open question: the author's name for it, and its request as JSON."""
 
     name: str
@@ -57,7 +58,7 @@ class Restart(Struct, omit_defaults=True):
     answers: dict[str, bytes] = {}
 
 
-class Outcome(Struct, omit_defaults=True):
+class Outcome(Struct, omit_defaults=True, gc=False):
     """How a task ended: the JSON of a result of the newest version, or an error."""
 
     result: bytes = b""
@@ -72,6 +73,11 @@ class Outcome(Struct, omit_defaults=True):
     def size(self) -> int:
         """The bytes that it takes, roughly."""
         return len(self.result) + len(self.message) + len(self.data)
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether it is an error."""
+        return not self.result
 
     @property
     def error(self) -> TaskError:
@@ -96,17 +102,17 @@ class StoredError(ProtocolError):
         self.code = outcome.code  # type: ignore[misc]
 
 
-class Record(Struct, kw_only=True, omit_defaults=True):
+class Record(Struct, kw_only=True, omit_defaults=True, gc=False):
     """One task. Times are in seconds since 1970."""
 
-    id: str
+    id: str = ""
     # A digest of the principal that may use the task; "" if the id is all that a client needs.
     owner: str
     # The name of the server that has the tool, because several servers can be served together.
     server: str
     tool: str
     # The node that runs the task; "" if it was handed over.
-    node: str
+    node: str = ""
     created: float
     updated: float
     # Seconds from creation to expiry, as clients see it.
@@ -115,7 +121,6 @@ class Record(Struct, kw_only=True, omit_defaults=True):
     wish: float | None = None
     status: TaskStatus = "working"
     message: str | None = None
-    ended: float | None = None
     is_tool_error: bool = False
     asks: dict[str, Ask] = {}
     # The keys of all questions so far.
@@ -161,7 +166,7 @@ class Record(Struct, kw_only=True, omit_defaults=True):
     def end(self, status: TaskStatus, now: float, keep: float) -> None:
         """Enter a final status; it is kept for `keep` seconds, or as long as its client requested."""
         now = max(now, self.updated)  # the clock may have been set back
-        self.status, self.ended, self.updated = status, now, now
+        self.status, self.updated = status, now
         age = now - self.created
         self.ttl = self.wish if self.wish is not None and self.wish > age else age + keep
         self.asks, self.answers, self.refusals, self.restart, self.node = {}, None, None, None, ""
@@ -205,9 +210,15 @@ def error_outcome(error: ProtocolError) -> Outcome:
 # -- on the wire -------------------------------------------------------------------------------
 
 
+@lru_cache(16)
 def stamp(seconds: float) -> str:
     """Return a time as RFC 3339 in UTC, with milliseconds (TASK-018)."""
-    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds")[:-6] + "Z"
+    return f"{_whole(int(seconds))}.{int(seconds % 1 * 1000):03d}Z"
+
+
+@lru_cache(16)
+def _whole(seconds: int) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat()[:-6]
 
 
 def poll_interval(record: Record, now: float) -> int | None:
@@ -227,31 +238,22 @@ def steady_until(record: Record, now: float) -> float:
     return record.created + min(poll, record.life(now))
 
 
-def created(record: Record, now: float) -> CreateTaskResult:
+def created(record: Record) -> CreateTaskResult:
     """Return the answer to a call of 2026-07-28 that became this task (TASK-021)."""
     return CreateTaskResult(
-        result_type="task",
-        task_id=record.id,
-        status="working",
-        status_message=record.message,
-        created_at=(created_at := stamp(record.created)),
-        last_updated_at=created_at if record.updated == record.created else stamp(record.updated),
-        ttl_ms=_milliseconds(record.life(now)),
-        poll_interval_ms=_POLLS[0][1],
-    )
+        result_type="task", task_id=record.id, status="working", status_message=record.message,
+        created_at=stamp(record.created), last_updated_at=stamp(record.updated),
+        ttl_ms=_milliseconds(record.ttl), poll_interval_ms=_POLLS[0][1],
+    )  # fmt: skip
 
 
 def detailed(record: Record, outcome: Outcome | None, now: float) -> DetailedTask:
     """Return a task with its result, error or questions, for 2026-07-28."""
     task = DetailedTask(
-        task_id=record.id,
-        status=record.status,
-        status_message=record.message,
-        created_at=stamp(record.created),
-        last_updated_at=stamp(record.updated),
-        ttl_ms=_milliseconds(record.life(now)),
+        task_id=record.id, status=record.status, status_message=record.message, created_at=stamp(record.created),
+        last_updated_at=stamp(record.updated), ttl_ms=_milliseconds(record.life(now)),
         poll_interval_ms=poll_interval(record, now),
-    )
+    )  # fmt: skip
     if record.status == "input_required":
         task.input_requests = {
             key: InputRequest(method=ask.method, params=Raw(ask.params)) for key, ask in record.asks.items()
@@ -266,14 +268,10 @@ def detailed(record: Record, outcome: Outcome | None, now: float) -> DetailedTas
 def legacy(record: Record, now: float) -> LegacyTask:
     """Return a task for 2025-11-25, in which a task whose tool failed is failed (TASK-064)."""
     return LegacyTask(
-        task_id=record.id,
-        status="failed" if record.is_tool_error else record.status,
-        status_message=record.message,
-        created_at=stamp(record.created),
-        last_updated_at=stamp(record.updated),
-        ttl=_milliseconds(record.life(now)),
-        poll_interval=poll_interval(record, now),
-    )
+        task_id=record.id, status="failed" if record.is_tool_error else record.status, status_message=record.message,
+        created_at=stamp(record.created), last_updated_at=stamp(record.updated),
+        ttl=_milliseconds(record.life(now)), poll_interval=poll_interval(record, now),
+    )  # fmt: skip
 
 
 def _milliseconds(seconds: float) -> int:

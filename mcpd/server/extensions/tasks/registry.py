@@ -8,24 +8,25 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import Counter
+from base64 import urlsafe_b64encode
 from collections.abc import Callable, Coroutine
 from functools import lru_cache
+from os import urandom
 from secrets import token_urlsafe
 from time import time
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from msgspec import Raw
 
-from mcpd.errors import InternalError, InvalidParams, ProtocolError, ResultTooLarge
+from mcpd.errors import InternalError, InvalidParams, ResultTooLarge
 from mcpd.protocol.budget import OVER, SMALL, Charge
 from mcpd.protocol.envelope import result_meta
 from mcpd.protocol.printable import printable
-from mcpd.protocol.types.tasks import TaskStatus
 from mcpd.server.backplane.base import Backplane, BackplaneAway
 from mcpd.server.dispatcher.observing import HookedObserver
 from .memory import MemoryStore
+from .peer import Run
 from .questions import Questions
 from .record import Outcome, Record, error_outcome, owner_of, short
 from .store import TaskStore
@@ -42,35 +43,13 @@ log = logging.getLogger("mcpd.tasks")
 _ID_BYTES = 32
 # Seconds for which an outcome waits for a backplane that is away.
 _MOST_AWAY = 600
+_ENDLESS = float("inf")
 _CANCELLED = "Cancelled by the client"
 _STOPPED = "The server was stopped before the task had finished"
 _DIED = "The process that ran this task has ended before it had finished"
 
 # Called with None for a task that does not exist any more.
 Watcher = Callable[[Record | None], object]
-
-
-class Run(Protocol):
-    """The work of a task in this process."""
-
-    tasks: Tasks
-    record: Record | None
-    # The node that ran it when it began.
-    node: str
-    # The client, for limits.
-    caller: str
-    is_listed: bool
-    message: str | None
-    work: asyncio.Task[Any] | None
-    # The response to `tasks/get` until a time, in the form of one protocol version.
-    view: Any
-    view_until: float
-
-    def changed(self, record: Record) -> None:
-        """The record has changed."""
-
-    def stop(self, error: ProtocolError | None) -> None:
-        """Cancel the work. The task then fails with `error`; None means that its end is recorded already."""
 
 
 _digest = lru_cache(1024)(owner_of)
@@ -103,9 +82,10 @@ class Tasks:
         # The open `tasks/result` of each task.
         self.results: dict[str, list[Exchange]] = {}
         self._watchers: dict[str, list[Watcher]] = {}
-        self.questions = Questions(lambda task_id: self.store.read(task_id), self.change, self._log)
-        # The tasks that work, by caller.
-        self.counted: Counter[str] = Counter()
+        self.questions = Questions(self.read, self.change, self._log)
+        # The tasks that work, by caller, and all of them.
+        self.counted: dict[str, int] = {}
+        self._working = 0
         # The tasks that each caller has, with their ends, and the memory of large results in this process.
         self._kept: dict[str, dict[str, float]] = {}
         self._charges: dict[str, Charge] = {}
@@ -130,9 +110,9 @@ class Tasks:
         if self._store is None or loop is not self._loop:
             # The work of an event loop that was closed cannot continue.
             self._loop, self._opening, self._timer, self.is_ending = loop, None, None, False
-            for each in (self.runs, self.results, self.asking, self._watchers, self.counted):
+            for each in (self.runs, self.results, self.asking, self._watchers, self.counted, self.questions.asked):
                 each.clear()
-            self.questions = Questions(lambda task_id: self.store.read(task_id), self.change, self._log)
+            self._working = 0
             if self._store is None or not self._store.is_memory:
                 backplane, self._owns_backplane = self._new_backplane()
                 if backplane is None:
@@ -233,8 +213,9 @@ class Tasks:
             async for record in store.orphans():
                 await self._recover(record)
         finally:
-            self._drop_expired()
-            if self.runs or self._kept or self._watchers or not store.is_memory:
+            for caller in list(self._kept):
+                self._drop_expired(caller)
+            if self._kept or self._followed() or not store.is_memory:
                 self._schedule()
 
     async def _look_after(self) -> None:
@@ -248,7 +229,7 @@ class Tasks:
                 await self.store.extend(task_id, now)
             if run.record is not None and now - run.record.created > self.settings.max_ttl:
                 self.questions.give_up(task_id, self.settings.max_ttl)
-        for task_id in [task_id for task_id in self._watchers if task_id not in self.runs]:
+        for task_id in self._followed() - self.runs.keys():
             await self._look(task_id)
 
     # -- who may have which task -------------------------------------------------------------
@@ -273,29 +254,29 @@ class Tasks:
         self._begin()  # forgets what an earlier event loop has left
         if self.is_ending:
             raise InternalError("The server is shutting down")
-        if self.counted.total() >= settings.running:
+        if self._working >= settings.running:
             raise _over(settings.running, "run at once", "running")
-        if self.counted[caller] >= settings.running_each:
+        if self.counted.get(caller, 0) >= settings.running_each:
             raise _over(settings.running_each, "of one client run at once", "running_each")
         if len(self._kept.get(caller, ())) >= settings.kept_each:
-            self._drop_expired()
+            self._drop_expired(caller)
             if len(self._kept.get(caller, ())) >= settings.kept_each:
                 raise _over(settings.kept_each, "of one client are kept", "kept_each")
 
     def count(self, caller: str, change: int) -> None:
         """Count a task that begins (1) or ends (-1) to work for a caller."""
-        self.counted[caller] += change
-        if not self.counted[caller]:
-            del self.counted[caller]
+        self._working += change
+        working = self.counted.pop(caller, 0) + change
+        if working:
+            self.counted[caller] = working
 
-    def _drop_expired(self) -> None:
-        now = self.clock()
-        for caller, kept in list(self._kept.items()):
-            for task_id in [task_id for task_id, end in kept.items() if end <= now]:
-                del kept[task_id]
-                self._charges.pop(task_id, None)
-            if not kept:
-                del self._kept[caller]
+    def _drop_expired(self, caller: str) -> None:
+        kept, now = self._kept[caller], self.clock()
+        for task_id in [task_id for task_id, end in kept.items() if end <= now]:
+            del kept[task_id]
+            self._charges.pop(task_id, None)
+        if not kept:
+            del self._kept[caller]
 
     # -- finding -----------------------------------------------------------------------------
 
@@ -303,9 +284,12 @@ class Tasks:
         """Return a task of this node, if the sender of a request may use it."""
         run = self.runs.get(task_id)
         record = None if run is None else run.record
-        if record is None or (record.owner and record.owner != self.owner(exchange)):
-            return None
-        return record
+        return record if record is None or not record.owner else self._opened(record, exchange)
+
+    def _opened(self, record: Record | None, exchange: Exchange) -> Record | None:
+        # Return a task if its owner, or anybody with the id, is the sender of a request (TASK-072).
+        is_open = record is not None and (not record.owner or record.owner == self.owner(exchange))
+        return record if is_open else None
 
     async def read(self, task_id: str) -> Record | None:
         """Return a task that has not expired."""
@@ -314,11 +298,8 @@ class Tasks:
         return None if record is None or record.is_over(self.clock()) else record
 
     async def find_for(self, task_id: str, exchange: Exchange) -> Record | None:
-        """Return a task that the sender of a request may use (TASK-072)."""
-        record = await self.read(task_id)
-        if record is None or (record.owner and record.owner != self.owner(exchange)):
-            return None
-        return record
+        """Return a task that the sender of a request may use."""
+        return self._opened(await self.read(task_id), exchange)
 
     def watch(self, task_id: str, watcher: Watcher) -> None:
         """Call `watcher` after each change of a task."""
@@ -335,17 +316,21 @@ class Tasks:
 
     # -- changing ----------------------------------------------------------------------------
 
-    async def create(self, run: Run, record: Record) -> None:
-        """Store a new task, so that it is found from now on (TASK-015)."""
-        await self.open()
+    async def create(self, run: Run, record: Record, *, is_listed: bool) -> None:
+        """Store a new task, so that it is found from now on (TASK-015). If that fails, nothing is left of it."""
         store = self.store
-        record.id, record.node = token_urlsafe(_ID_BYTES), store.node
-        await store.create(record, self.clock(), is_listed=run.is_listed)
+        if not store.is_memory:
+            await self.open()
+        record.id, record.node = urlsafe_b64encode(urandom(_ID_BYTES))[:-1].decode(), store.node
+        try:
+            await store.create(record, is_listed=is_listed)
+        except BaseException:
+            self.spawn(store.discard(record.id))
+            raise
         self.runs[record.id] = run
-        self._kept.setdefault(run.caller, {})[record.id] = float("inf")
+        self._kept.setdefault(run.caller, {})[record.id] = _ENDLESS
         self._schedule()
         self._log(record, "created")
-        self._observe(record, None)
 
     async def discard(self, run: Run, record: Record) -> None:
         """Delete a task whose client left before it received the id (TASK-047)."""
@@ -355,19 +340,12 @@ class Tasks:
 
     async def change(self, task_id: str, step: Callable[[Record], bool]) -> Record | None:
         """Change a task and notify all watchers. Returns None if nothing was changed."""
-        store, now = self.store, self.clock()
-
-        def timed(record: Record) -> bool:
-            if not step(record):
-                return False
-            record.updated = max(record.updated, now)
-            record.message = short(record.message)
-            return True
-
-        record = await store.change(task_id, timed, now)
+        store = self.store
+        record = await store.change(task_id, step, self.clock())
         if record is not None:
             self._changed(record)
-            await store.publish(task_id)
+            if not store.is_memory:
+                await store.publish(task_id)
         return record
 
     def _changed(self, record: Record) -> None:
@@ -380,8 +358,7 @@ class Tasks:
     async def _look(self, task_id: str) -> None:
         # Read a task that another node may have changed.
         run = self.runs.get(task_id)
-        watched = self._watchers.get(task_id)
-        if run is None and not watched:
+        if task_id not in self._followed():
             return
         record = await self.store.read(task_id, is_fresh=True)
         if run is not None and (record is None or record.is_final or record.node != run.node):
@@ -389,43 +366,49 @@ class Tasks:
         if record is None:
             for watcher in list(self._watchers.get(task_id, ())):
                 watcher(None)
-        elif record.answers or record.refusals:
-            await self.questions.take(record)
+        elif (record.answers or record.refusals) and await self.questions.take(record):
+            pass
         elif run is None or run.record is None or run.record.updated != record.updated:
             self._changed(record)
 
+    def _followed(self) -> set[str]:
+        # The tasks whose changes matter to this node.
+        return {*self.runs, *self._watchers, *self.questions.asked}
+
     def _look_at_all(self) -> None:
-        for task_id in {*self.runs, *self._watchers}:
+        for task_id in self._followed():
             self.spawn(self._look(task_id))
 
     async def end(
-        self, task_id: str, outcome: Outcome | None, status: TaskStatus, message: str | None = None, node: str = ""
+        self, record: Record, outcome: Outcome | None, message: str | None = None, node: str = ""
     ) -> Record | None:
-        """End a task, unless it has ended, or another node than `node` runs it. Returns it, or None."""
-        store = self.store
-        record = await store.read(task_id)
-        if record is None or record.is_final:
-            return None
+        """End a task with an outcome, or as cancelled, unless it has ended or another node than `node` runs it.
+
+        Returns the task, or None if nothing was changed.
+        """
+        store, task_id, caller = self.store, record.id, self._caller_of(record.id)
         now, keep = self.clock(), self.settings.keep
-        caller = self._caller_of(task_id)
-        if outcome is not None and store.is_memory and outcome.size > SMALL:
+        size = 0 if outcome is None else outcome.size
+        if size > self.settings.result_bytes:
+            outcome = error_outcome(ResultTooLarge(size, self.settings.result_bytes))
+        elif size > SMALL and store.is_memory:
             charge = Charge(task_id, caller)
-            if charge.set(outcome.size):
+            if charge.set(size):
                 self._charges[task_id] = charge
             else:
-                outcome, status = error_outcome(InternalError(OVER)), "failed"
+                outcome = error_outcome(InternalError(OVER))
         inside, place = outcome, ""
-        if outcome is not None:
+        if outcome is not None and not store.is_memory:
             ttl = max(keep, (record.wish or 0.0) - now + record.created)
             inside, place = await store.put_outcome(task_id, outcome, ttl)
 
         def step(record: Record) -> bool:
             if record.is_final or (node and not self._runs(node, record)):
                 return False
-            record.end(status, now, keep)
+            record.end("cancelled" if outcome is None else "failed" if outcome.has_failed else "completed", now, keep)
             record.outcome, record.place = inside, place
             record.is_tool_error = outcome is not None and outcome.is_error
-            record.message = (outcome.message if outcome is not None and outcome.code else message) or record.message
+            record.message = short((outcome.message if outcome is not None else "") or message or record.message)
             return True
 
         ended = await self.change(task_id, step)
@@ -436,8 +419,7 @@ class Tasks:
         else:
             if task_id in self._kept.get(caller, ()):
                 self._kept[caller][task_id] = ended.created + ended.ttl
-            self._log(ended, f"ended: {ended.status}")
-            self._observe(ended, ended.status)
+            self._log(ended, "ended")
         return ended
 
     def _caller_of(self, task_id: str) -> str:
@@ -446,26 +428,17 @@ class Tasks:
             return run.caller
         return next((caller for caller, kept in self._kept.items() if task_id in kept), "")
 
-    async def end_run(self, run: Run, outcome: Outcome | ProtocolError, status: TaskStatus) -> None:
+    async def end_run(self, run: Run, outcome: Outcome) -> None:
         """Record the end of a task that this node ran, also if the store is away for some minutes."""
         record = run.record
         assert record is not None
-        if isinstance(outcome, ProtocolError):
-            outcome = error_outcome(outcome)
-        if outcome.size > self.settings.result_bytes:
-            too_large = ResultTooLarge(outcome.size, self.settings.result_bytes)
-            outcome, status = error_outcome(too_large), "failed"
-        tries = 0
-        while True:
+        for _ in range(_MOST_AWAY):
             try:
-                await self.end(record.id, outcome, status, run.message, node=run.node)
+                await self.end(record, outcome, run.message, run.node)
                 return
             except BackplaneAway:
-                tries += 1
-                if tries > _MOST_AWAY:
-                    log.error("task %s has ended, but its result is lost: the store cannot be reached", record.id[:8])
-                    return
                 await asyncio.sleep(1)
+        log.error("task %s has ended, but its result is lost: the store cannot be reached", record.id[:8])
 
     def leave(self, run: Run) -> None:
         """Forget a run that has ended on this node."""
@@ -476,7 +449,7 @@ class Tasks:
 
     async def cancel(self, record: Record) -> Record | None:
         """Cancel a task, and stop its work on any node. Returns None if the task has ended."""
-        cancelled = await self.end(record.id, None, "cancelled", _CANCELLED)
+        cancelled = await self.end(record, None, _CANCELLED)
         run = self.runs.get(record.id)
         if cancelled is not None and run is not None:
             run.stop(None)
@@ -507,8 +480,12 @@ class Tasks:
             return False
 
         def step(record: Record) -> bool:
-            # The task belongs to this node until the node leaves, and is an orphan after that.
-            return not record.is_final and self._runs(run.node, record) and record.attempt <= record.retries
+            if record.is_final or not self._runs(run.node, record) or not record.retries:
+                return False
+            # The task belongs to this node until the node leaves, and is an orphan after that. It was stopped in an
+            # orderly way, so this attempt does not count (TASK-077).
+            record.attempt -= 1
+            return True
 
         return await self.change(run.record.id, step) is not None
 
@@ -537,7 +514,7 @@ class Tasks:
         host = self.hosts.get(record.server)
         may_run = record.restart is not None and record.attempt <= record.retries and not self.is_ending
         if host is None or not may_run or host.catalog.tools.find_enabled(record.tool) is None:
-            await self.end(record.id, error_outcome(InternalError(_DIED)), "failed", node=record.node)
+            await self.end(record, error_outcome(InternalError(_DIED)), node=record.node)
             return
         dead, store = record.node, self.store
 
@@ -558,7 +535,7 @@ class Tasks:
         """Set the status message of a task. Returns None for a task that has ended or does not exist."""
 
         def step(record: Record) -> bool:
-            record.message = text
+            record.message = short(text)
             return not record.is_final
 
         await self.open()
@@ -569,19 +546,19 @@ class Tasks:
     def _log(self, record: Record, event: str) -> None:
         # As calls, unless the operator has to know.
         level = logging.INFO if record.status == "failed" or record.attempt > 1 else logging.DEBUG
-        if not log.isEnabledFor(level):
-            return
-        took = (self.clock() - record.created) * 1000
-        log.log(
-            level, "task %s %s (tool %s, owner %s, %.0f ms)",
-            record.id[:8], event, record.tool, record.owner[:8] or "nobody", took,
-        )  # fmt: skip
-
-    def _observe(self, record: Record, status: str | None) -> None:
+        if log.isEnabledFor(level):
+            took = (self.clock() - record.created) * 1000
+            log.log(
+                level, "task %s %s (tool %s, owner %s, %.0f ms)", record.id[:8],
+                f"ended: {record.status}" if event == "ended" else event, record.tool, record.owner[:8] or "nobody",
+                took,
+            )  # fmt: skip
         host = self.hosts.get(record.server)
-        for observer in () if host is None else host.observers:
-            if isinstance(observer, HookedObserver):
-                observer.task_changed(record.tool, status, self.clock() - record.created)
+        if event in ("created", "ended") and host is not None:
+            for observer in host.observers:
+                if isinstance(observer, HookedObserver):
+                    status = record.status if event == "ended" else None
+                    observer.task_changed(record.tool, status, self.clock() - record.created)
 
 
 def unknown() -> InvalidParams:

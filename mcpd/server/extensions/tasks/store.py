@@ -80,11 +80,11 @@ class TaskStore:
         """Read a task from the backplane in future, because this node no longer runs it."""
         self._own.pop(task_id, None)
 
-    async def create(self, record: Record, now: float, *, is_listed: bool) -> None:
+    async def create(self, record: Record, *, is_listed: bool) -> None:
         """Store a new task, which this node runs."""
         await self._join()
         raw = encode_record(record)
-        ttl = record.life(now) + _MARGIN
+        ttl = record.ttl + _MARGIN
         name = record.id.encode()
         if not self.is_memory:
             # Before the record: if this process dies in between, no task is left that nobody takes over.
@@ -133,6 +133,7 @@ class TaskStore:
             record = decode_record(old)
             if not step(record):
                 return None
+            record.updated = max(record.updated, now)
             raw = encode_record(record)
             if await self.backplane.swap(self._key(task_id), old, raw, self._left(record, now)):
                 if task_id in self._own:

@@ -216,8 +216,8 @@ class World:
         await turns()
         for task in self.known.values():
             if task.ended is None:
-                if task.tool == "again" and task.runs == 1:
-                    task.runs = 2
+                if task.tool == "again" and (not is_killed or task.runs == 1):
+                    task.runs += is_killed
                 else:
                     task.end("failed", self.now)
 

@@ -12,10 +12,23 @@ import pytest
 from support.clock import until
 from support.http_peer import envelope, modern, serving
 from support.http_wire import http_wire
-from support.task_stage import TAKES, TASKS, Name, TaskStage, answer, begin, entered, get, status, wait_for
+from support.task_stage import (
+    LEGACY_TASKS,
+    TAKES,
+    TASKS,
+    Name,
+    TaskStage,
+    answer,
+    begin,
+    entered,
+    get,
+    status,
+    wait_for,
+)
 from support.wires import MODERN, Wire, memory_wire, stdio_wire, websocket_wire
 
 from mcpd import Context, Server, TaskSettings, elicit_form
+from mcpd.errors import RequestTimeout
 
 each_wire = pytest.mark.parametrize("open_wire", [memory_wire, stdio_wire, websocket_wire, http_wire])
 PAYLOADS = {"result", "error", "inputRequests"}
@@ -243,6 +256,27 @@ async def test_no_key_comes_twice() -> None:
             await update(wire, task_id, {keys[-1]: {"action": "accept", "content": {"value": str(number)}}})
         assert len(set(keys)) == 3
         assert (await wait_for(wire, task_id))["result"]["content"][0]["text"] == "0 1 2"
+
+
+@pytest.mark.parametrize("version", [MODERN, LEGACY_TASKS])
+async def test_a_question_may_have_a_time_limit(version: str) -> None:
+    """Inside a task `timeout=` ends the wait, and closes the question."""
+    stage = TaskStage()
+
+    @stage.server.tool(task="required")
+    async def hurried(ctx: Context) -> str:
+        with pytest.raises(RequestTimeout, match="within 0.001 s"):
+            await ctx.ask(0.001, a=elicit_form("A?", Name), b=elicit_form("B?", Name))
+        return (await ctx.elicit("Who?", Name, timeout=3600)).get().name
+
+    async with stage.wire(version=version, capabilities=TAKES) as wire:
+        task_id = await begin(wire, "hurried")
+        run = stage.tasks.runs[task_id]
+        await until(lambda: run.record is not None and run.record.asks.keys() == {"question-1"})
+        async with memory_wire(stage.server, MODERN, capabilities=TAKES) as other:
+            await answer(other, task_id, a="late", question_1="Ada")
+            task = await wait_for(other, task_id)
+        assert task["result"]["content"][0]["text"] == "Ada"
 
 
 async def test_a_question_that_nobody_waits_for_is_closed() -> None:
