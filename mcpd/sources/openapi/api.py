@@ -57,7 +57,10 @@ class Api:
         try:
             async with asyncio.timeout(self._timeout):
                 pool = await self._opened()
-                reply = await pool.request(method, URL(f"{self.base}{target}", encoded=True), headers, body)
+                url = URL(f"{self.base}{target}", encoded=True)
+                if url.origin() != pool.origin:
+                    raise ToolError("the path leads to another server")
+                reply = await pool.request(method, url, headers, body)
                 try:
                     content = b"" if method == "HEAD" else await read_whole(reply, pool, self._max_bytes)
                 finally:

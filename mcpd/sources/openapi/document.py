@@ -24,6 +24,7 @@ Resolver: TypeAlias = Any
 
 MAX_BYTES: Final = 64 * 1024 * 1024
 _MOST_STEPS: Final = 20
+_MOST_PARTS: Final = 1_000_000
 _METHODS: Final = ("get", "put", "post", "delete", "patch", "head", "options", "trace", "query")
 
 
@@ -95,6 +96,16 @@ class Document:
         self.is_old = version.startswith("3.0")
         registry = Registry[Any]().with_resource("", DRAFT202012.create_resource(content))
         self.root = Node(content, registry.resolver())
+        # The number of parts of schemas that may still be converted, however often references repeat them.
+        self.parts_left = _MOST_PARTS
+
+    @property
+    def info(self) -> Node:
+        """Who the API is: its title and version."""
+        try:
+            return self.root.get("info")
+        except Unusable:
+            return Node({}, None)
 
     def operations(self) -> Iterator[tuple[str, str, Node, list[Node] | Unusable]]:
         """Yield the method, path and content of each operation, with the parameters of its path or why not."""
@@ -103,6 +114,8 @@ class Document:
             item = given if isinstance(given, dict) else {}
             shared: list[Node] | Unusable
             try:
+                if not str(path).startswith("/"):  # it would be a part of the host's name
+                    raise Unusable("its path does not begin with /")
                 node = resolved(item, self.root.resolver)
                 node = Node({**node.content, **item}, node.resolver)
                 shared = node.items("parameters")

@@ -28,6 +28,7 @@ Encoding: TypeAlias = Literal["json", "multipart", "form", "text", "binary"]
 
 _ORDER: Final[tuple[Encoding, ...]] = ("json", "multipart", "form", "text", "binary")
 _MOST_NAME: Final = 64
+_MOST_OPERATIONS: Final = 5000
 _MOST_DESCRIPTION: Final = 2000
 _MOST_OUTPUT_BYTES: Final = 8192
 # By the place of a parameter, the first one is the default.
@@ -114,6 +115,9 @@ def operations_of(document: Document, table: OpenApiTable, base: str) -> tuple[l
         used |= hits
         if (table.allow and hits.isdisjoint(table.allow)) or not hits.isdisjoint(table.deny):
             continue
+        if len(found) == _MOST_OPERATIONS:
+            problems.append(Problem(document.where, f"only the first {_MOST_OPERATIONS:,} operations are served"))
+            break
         reader = _Reader(document, node, method, path, table)
         try:
             if isinstance(shared, Unusable):
@@ -169,7 +173,7 @@ class _Reader:
         self._method = method
         self._path = path
         self._table = table
-        self._writer = SchemaWriter("input", is_old=document.is_old)
+        self._writer = SchemaWriter("input", document)
         self._properties: dict[str, Schema] = {}
         self._required: list[str] = []
         self.warnings: list[str] = []
@@ -290,7 +294,7 @@ class _Reader:
             content = node.get("content").content
             if [encoding_of(str(kind)) for kind in content] != ["json"]:
                 return None
-            writer = SchemaWriter("output", is_old=self._document.is_old)
+            writer = SchemaWriter("output", self._document)
             root = Node(content, node.resolver).get(next(iter(content))).get("schema")
             schema, check = writer.finish(writer.convert(root.content, root.resolver))
             return (schema, check) if schema and len(encode(schema)) <= _MOST_OUTPUT_BYTES else None

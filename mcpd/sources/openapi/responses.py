@@ -67,7 +67,10 @@ def _block(response: HttpResponse) -> ContentBlock:
 
 
 def _decoded(response: HttpResponse) -> str:
-    named = re.search(r"charset=[\"']?([\w.:-]+)", response.media_type, re.IGNORECASE)
+    # Other encodings of Python are slow, or no encodings of text.
+    named = re.search(
+        r"charset=[\"']?((?:utf|iso|windows|latin|us-|shift|euc|gb|big5|koi8)[\w-]+)", response.media_type, re.I
+    )
     try:
         return response.body.decode(named[1] if named else "utf-8", "replace")
     except (LookupError, ValueError):

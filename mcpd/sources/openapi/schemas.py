@@ -14,7 +14,7 @@ from mcpd.protocol.printable import printable
 from mcpd.protocol.schemas import Schema, mapped
 from mcpd.server.functions.json_schema import JsonSchema
 from mcpd.server.functions.plain_schema import Direction, plain
-from .document import Resolver, Unusable, look_up
+from .document import Document, Resolver, Unusable, look_up
 
 _MOST_PARTS: Final = 20_000
 _DEEPEST: Final = 60
@@ -34,9 +34,10 @@ _NULL: Final = {"type": "null"}
 class SchemaWriter:
     """Converts the schemas of one tool's arguments ("input") or of its result ("output")."""
 
-    def __init__(self, direction: Direction, *, is_old: bool) -> None:
+    def __init__(self, direction: Direction, document: Document) -> None:
         self._direction: Direction = direction
-        self._is_old = is_old
+        self._document = document
+        self._is_old = document.is_old
         self._definitions: dict[str, Schema] = {}
         # The names of definitions by the identity of their content, which the document keeps alive.
         self._names: dict[int, str] = {}
@@ -56,7 +57,8 @@ class SchemaWriter:
         if isinstance(node, bool):
             return {} if node else {"not": {}}
         self._left -= 1
-        if not isinstance(node, dict) or self._left < 0 or depth > _DEEPEST:
+        self._document.parts_left -= 1
+        if not isinstance(node, dict) or min(self._left, self._document.parts_left) < 0 or depth > _DEEPEST:
             raise Unusable("its schema is too large, nested too deep, or not an object")
         kept = {str(key): value for key, value in node.items() if key in _KEPT}
         reference = node.get("$ref", node.get("$dynamicRef"))

@@ -61,10 +61,9 @@ def add_table(server: Server, root: str, name: str, table: OpenApiTable) -> None
 def make_server(document: str, options: Mapping[str, Any]) -> Server:
     """Return a server for one document. Raises ConfigurationError."""
     found = _read(document)
-    info = found.root.get("info")
-    title = info.text("title")
+    title = found.info.text("title")
     name = re.sub(r"[^A-Za-z0-9]+", "-", title).strip("-").lower() or "openapi"
-    server = Server(name, version=info.text("version") or "0.0.0", title=title or None)
+    server = Server(name, version=found.info.text("version") or "0.0.0", title=title or None)
     _add(server, found, OpenApiTable(**options))
     return server
 
@@ -116,7 +115,7 @@ def _add(server: Server, document: Document, table: OpenApiTable) -> list[str]:
     is_named = table.base is not None or bool(document.url and URL(document.url).origin() == URL(base).origin())
     table = replace(table, base=base, headers=headers, query=_expanded(table.query))
     operations, problems = operations_of(document, table, base)
-    api = Api(base, document.root.get("info").text("title"), table.timeout, table.max_bytes, is_named=is_named)
+    api = Api(base, document.info.text("title"), table.timeout, table.max_bytes, is_named=is_named)
     caller = _Caller(api, table)
     tools = [_tool(server, each, caller) for each in operations]
     server.replace(f"openapi {table.prefix or document.where}", Entries(tools=tools, problems=problems))
