@@ -252,8 +252,17 @@ def _take_file_options(options: Options, values: Mapping[str, Any], place: Serve
 def _load_and_serve(
     options: Options, found: list[Found], mounts: list[Found], left_out: dict[str, str], began: int
 ) -> None:
-    from .target import load, load_mounts
+    from .target import load, load_mounts, with_child
 
+    words = (*options.words, *options.arguments)
+    if words and len(found) > 1:
+        raise ConfigurationError(
+            f"{words[0]}: several targets cannot have arguments of their own; serve one target alone"
+        )
+    if not options.no_compat:
+        all_found = [with_child(each, words, options.library) for each in found] + mounts
+        found, mounts = ([each for each in all_found if each.is_mount is is_mount] for is_mount in (False, True))
+    _check_login(mounts, options)
     if options.reload and options.no_reload:
         raise ConfigurationError("--reload and --no-reload exclude each other: give one of them")
     is_stdio_only = options.stdio and options.http is None and options.ws is None
@@ -261,16 +270,15 @@ def _load_and_serve(
     watched: list[Watcher] | None = [] if is_watched else None
     serving = _Serving(options, mounts if found else [], watched)
     if not found:
+        options.words = ()  # a child has them
         server: Server | None = load_mounts(mounts, options.prefix, watched)
-    elif options.more_targets:
+    elif len(found) > 1:
         server = _load_all(options, found, left_out, watched)
     else:
         loaded_by = None if options.no_compat else serving
-        words = (*options.words, *options.arguments)
         how: dict[str, Any] = {"watched": watched, "is_growing": options.reload, "left_out": left_out}
-        server = load(found[0], loaded_by, words, library=options.library, **how)
+        server = load(found[0], loaded_by, words, library="never", **how)  # decided above
     if server is not None:
-        _check_login(server, options)
         _serve(server, serving, options, watched, began)
 
 
@@ -282,9 +290,6 @@ def _load_all(
     from mcpd.server.joined import join
     from .target import load_caught
 
-    if options.words or options.arguments:
-        word = (*options.words, *options.arguments)[0]
-        raise ConfigurationError(f"{word}: several targets cannot have arguments of their own; serve one target alone")
     servers = []
     for target in targets:
         if target.place is not None and target.configuration is not None and target.configuration.serve:
@@ -293,22 +298,23 @@ def _load_all(
             text = "%s: [serve] is ignored because several targets are served; use the command line"
             logging.getLogger("mcpd").warning(text, printable(target.place.file))
         how: dict[str, Any] = {"watched": watched, "is_growing": options.reload, "left_out": left_out}
-        servers.append(load_caught(target, is_compatible=not options.no_compat, library=options.library, **how)[0])
-        _check_login(servers[-1], options)
+        servers.append(load_caught(target, is_compatible=not options.no_compat, library="never", **how)[0])
     for server in servers:
         own = {id: values for id, values in options.extensions.items() if id in server.extensions}
         configure(server.extensions, own)
     return join(servers)
 
 
-def _check_login(server: Server, options: Options) -> None:
+def _check_login(mounts: Sequence[Found], options: Options) -> None:
     given = (options.token_file, options.issuer, options.tokens_file, options.auth_table, options.auth_server)
-    is_open = not any((*given, os.environ.get("MCPD_TOKEN")))
-    if is_open and getattr(server, "has_login", False) and (options.http or options.ws):
-        raise ConfigurationError(
-            f"{server.name}: its own authorization (auth=) has no effect here, because its library does not serve the "
-            "port; add for example --token-file or --issuer"
-        )
+    if any((*given, os.environ.get("MCPD_TOKEN"))) or not (options.http or options.ws):
+        return
+    for each in mounts:
+        if each.child is not None and each.child.has_login:
+            raise ConfigurationError(
+                f"{each.name}: its own authorization (auth=) has no effect here, because its library does not serve "
+                "the port; add for example --token-file or --issuer"
+            )
 
 
 def _serve(server: Server, serving: _Serving, options: Options, watched: list[Watcher] | None, began: int) -> None:

@@ -9,11 +9,11 @@ from __future__ import annotations
 import logging
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from glob import glob
 from importlib.machinery import PathFinder
-from typing import Any, NamedTuple
+from typing import NamedTuple
 from zlib import crc32
 
 from mcpd.client.names import server_names
@@ -21,10 +21,7 @@ from mcpd.client.targets.named import CommandTarget
 from mcpd.compat.needs import read_needs
 from mcpd.errors import ConfigurationError
 from mcpd.protocol.printable import printable
-from mcpd.server import Server
 from mcpd.sources.files import stamp_of
-from mcpd.sources.mounts.mounted import WatchedMounts
-from mcpd.sources.mounts.passing import server_of
 from mcpd.sources.mounts.settings import MountSettings
 from mcpd.sources.mounts.targets import Wanted
 from .loading import environments
@@ -37,6 +34,15 @@ _START_SECONDS = 60.0
 _RUNNER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "own_library.py")
 # The libraries print a banner, and ask the package index for newer versions.
 _QUIET = {"FASTMCP_SHOW_SERVER_BANNER": "false", "FASTMCP_SHOW_CLI_BANNER": "false", "FASTMCP_CHECK_FOR_UPDATES": "off"}
+
+
+class Child(NamedTuple):
+    """A server that runs with its own library: its files, and how it is mounted with the files as they are now."""
+
+    files: Sequence[str]
+    wanted: Callable[[], Wanted]
+    # Whether it checks tokens itself. It does not do that on stdio, by which it is mounted.
+    has_login: bool
 
 
 class _Library(NamedTuple):
@@ -55,10 +61,8 @@ class _Code(NamedTuple):
     base: str
 
 
-def serve_with_library(
-    place: str, attribute: str, arguments: Sequence[str], *, always: bool, watched: list[Any] | None
-) -> Server | None:
-    """Return a server that runs a target with its own library; None if mcpd.compat runs it.
+def child_of(place: str, attribute: str, arguments: Sequence[str], *, always: bool) -> Child | None:
+    """Return how a target runs with its own library; None if mcpd.compat runs it.
 
     Raises ConfigurationError if `always` is given and the library is not installed.
     """
@@ -83,24 +87,17 @@ def serve_with_library(
 
     why = "" if always else f", because mcpd.compat has no {needs.missing}"
     log.info("%s runs with its own library, %s%s", printable(place), library.name, printable(why, 500))
-    variables = {name: value for name, value in os.environ.items() if not name.startswith(("MCPD_", "_MCPD_"))}
     name = os.path.basename(place).removesuffix(".py")
     mount = server_names([name])[name]
     settings = MountSettings(inherit_env=True, start_timeout=_START_SECONDS)
 
-    def wanted() -> list[Wanted]:
+    def wanted() -> Wanted:
         # Python ignores this option. With changed files it is another command, which replaces the running one.
         state = f"mcpd={crc32(repr((library, [stamp_of(path) for path in needs.files])).encode())}"
         command = (library.python, "-X", state, _RUNNER, os.pathsep.join(library.paths), code.target, *arguments)
-        target = CommandTarget(command, env=_QUIET | variables, cwd=os.getcwd(), name=place, is_clean=True)
-        return [Wanted(mount, target, settings)]
+        return Wanted(mount, CommandTarget(command, env=_QUIET, cwd=os.getcwd(), name=place), settings)
 
-    server = server_of(wanted())
-    # It checks no tokens on stdio, by which it is mounted.
-    server.has_login = needs.has_login or "FASTMCP_SERVER_AUTH" in os.environ  # type: ignore[attr-defined]
-    if watched is not None:
-        watched.append(lambda *_: WatchedMounts(server, needs.files, wanted))
-    return server
+    return Child(needs.files, wanted, needs.has_login or "FASTMCP_SERVER_AUTH" in os.environ)
 
 
 def _code_of(place: str, attribute: str, sites: Sequence[str]) -> _Code | None:

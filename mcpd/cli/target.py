@@ -16,7 +16,7 @@ from importlib.util import module_from_spec, spec_from_file_location
 from types import CoroutineType, ModuleType
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from mcpd.errors import ConfigurationError, missing_extra
 from mcpd.protocol.defaults import DEMO
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from mcpd.sources.lookup import ServerFolder
     from mcpd.sources.tables import Configuration
     from mcpd.sources.watch import Watched
+    from .library import Child
     from .loading import LoadedBy
 
 # Makes the object that watches a target's files, from the options and the start of loading in nanoseconds.
@@ -59,6 +60,8 @@ class Found(Struct, frozen=True):
     command: tuple[str, ...] = ()
     # The mount that was already read from a file.
     wanted: Any = None
+    # The server of TARGET, if its own library runs it as a mount.
+    child: Child | None = None
 
 
 def find(target: str | None, options: Mapping[str, Any] = {}) -> Found:
@@ -150,11 +153,13 @@ def load(
     """
     _check_state_key()
     found = target if isinstance(target, Found) else find(target)
+    if loaded_by is not None:
+        found = with_child(found, arguments, library)
     how = {"is_compatible": loaded_by is not None, "left_out": dict(left_out or {}), "log_settings": log.configured}
     again = Source("mcpd.cli.target:load_again", {"target": found.name, "arguments": list(arguments), **how})
     before = source.set(again)
     try:
-        return _load(found, loaded_by, arguments, watched, is_growing, left_out, library)
+        return _load(found, loaded_by, arguments, watched, is_growing, left_out)
     finally:
         source.reset(before)
 
@@ -166,11 +171,10 @@ def _load(
     watched: list[Watcher] | None,
     is_growing: bool,
     left_out: Mapping[str, str] | None,
-    library: str,
 ) -> Server | None:
     target, place = found.name, found.place
     if found.is_mount:
-        return load_mounts([found])
+        return load_mounts([found], watched=watched)
     if place is not None:
         from mcpd.sources.folder import Folder
 
@@ -189,13 +193,6 @@ def _load(
             raise missing_extra(error, "serving OpenAPI documents", "openapi") from None
 
         return make_openapi_server(target, found.openapi)
-    if loaded_by is not None and library != "never" and (library == "always" or may_need_library(split(target)[0])):
-        from .library import serve_with_library
-
-        _add_current_folder()
-        child = serve_with_library(*split(target), arguments, always=library == "always", watched=watched)
-        if child is not None:
-            return child
     with ImportWatch(loaded_by) as watch:
         # Programs read their arguments in `main()` or while they are imported.
         sys.argv = [split(target)[0], *arguments]
@@ -207,6 +204,19 @@ def _load(
             for kind in ("tools", "resources", "prompts"):
                 server.catalog.offer(kind)
     return server
+
+
+def with_child(found: Found, arguments: Sequence[str], library: str) -> Found:
+    """Return a target as a mount if its own library has to run it. `library` is the option of that name."""
+    is_other = found.place is not None or found.is_mount or found.openapi is not None or found.name in (None, DEMO)
+    place, attribute = split(found.name or "")
+    if is_other or library == "never" or not (library == "always" or may_need_library(place)):
+        return found
+    from .library import child_of
+
+    _add_current_folder()
+    child = child_of(place, attribute, arguments, always=library == "always")
+    return found if child is None else structs.replace(found, is_mount=True, child=child)
 
 
 def load_mounts(found: Sequence[Found], prefix: str = "auto", watched: list[Watcher] | None = None) -> Server:
@@ -232,15 +242,17 @@ def _wanted(found: Sequence[Found]) -> list[Any]:
     if found[0].wanted is not None:
         return [found[0].wanted]
     command = next((each.command for each in found if each.command), ())
-    return wanted_by([each.name or "" for each in found if not each.command], command)
+    children = [each.child.wanted() for each in found if each.child is not None]
+    return wanted_by([each.name or "" for each in found if not (each.command or each.child)], command, children)
 
 
 def _watch_mounts(server: Server, found: Sequence[Found], watched: list[Watcher] | None) -> None:
     files = [each.name for each in found if each.name is not None and ".json" in each.name and "://" not in each.name]
-    if watched is not None and files:
+    paths = [each[: each.index(".json")] + ".json" for each in files]
+    paths += [path for each in found if each.child is not None for path in each.child.files]
+    if watched is not None and paths:
         from mcpd.sources.mounts.mounted import WatchedMounts
 
-        paths = [each[: each.index(".json")] + ".json" for each in files]
         watched.append(lambda *_: WatchedMounts(server, paths, lambda: _wanted(found)))
 
 
@@ -271,7 +283,7 @@ def load_again(
     """Load a target in another process, for tools that run there. Raises ConfigurationError."""
     if log_settings is not None:
         log.configure(*log_settings)
-    load_caught(find(target), arguments, is_compatible=is_compatible, left_out=left_out)
+    load_caught(find(target), arguments, is_compatible=is_compatible, left_out=left_out, library="never")
 
 
 def _check_state_key() -> None:

@@ -263,7 +263,7 @@ def test_its_own_authorization_does_not_protect_a_port(library: Child, tmp_path:
         command, cwd=tmp_path, env=library.env, capture_output=True, text=True, timeout=60, check=False
     )
     assert done.returncode == 1
-    assert "old: its own authorization (auth=) has no effect here" in done.stderr
+    assert "old.py: its own authorization (auth=) has no effect here" in done.stderr
 
 
 def test_check_and_call(library: Child, tmp_path: Path) -> None:
@@ -275,6 +275,26 @@ def test_check_and_call(library: Child, tmp_path: Path) -> None:
     assert done[0].stdout.splitlines()[1:] == ["tools (1)", "  x_echo"]
     assert done[1].stdout == "hi []\n"
     assert [each.returncode for each in done] == [0, 0]
+
+
+def test_it_is_served_together_with_others(library: Child, tmp_path: Path) -> None:
+    write(tmp_path, "old.py", SERVER)
+    (tmp_path / "again").mkdir()
+    write(tmp_path / "again", "old.py", SERVER)
+    write(
+        tmp_path,
+        "mine.py",
+        "from mcpd import Server\nserver = Server('mine')\n@server.tool\ndef mow() -> str:\n    return 'x'\n",
+    )
+    call = {"name": "old-2_x_echo", "arguments": {"text": "hi"}}
+    asked = [*MESSAGES[:2], {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": call}]
+    words = ("serve", "--stdio", "mine.py", "old.py", "again/old.py")
+    answers, _, _ = run(
+        library, tmp_path, *words, messages=[*asked, {"jsonrpc": "2.0", "id": 3, "method": "tools/list"}]
+    )
+    by_id = {each["id"]: each for each in answers}
+    assert [tool["name"] for tool in by_id[3]["result"]["tools"]] == ["mow", "old_x_echo", "old-2_x_echo"]
+    assert by_id[2]["result"]["content"][0]["text"] == "hi []"
 
 
 async def test_it_is_restarted_when_its_files_change(library: Child, tmp_path: Path) -> None:

@@ -53,9 +53,9 @@ class Wanted(Struct, frozen=True):
     problem: str = ""
 
 
-def wanted_by(targets: Sequence[str], command: Sequence[str] = ()) -> list[Wanted]:
-    """Return the servers that the words of a command line name. Raises ConfigurationError."""
-    found: list[Wanted] = []
+def wanted_by(targets: Sequence[str], command: Sequence[str] = (), others: Sequence[Wanted] = ()) -> list[Wanted]:
+    """Return the servers that the words of a command line name, after `others`. Raises ConfigurationError."""
+    found = list(others)
     for text in targets:
         if is_url(text):
             found.append(Wanted(_name_of_url(text), read_url(text)))
