@@ -17,12 +17,11 @@ from contextlib import suppress
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, cast
 
-from msgspec import UNSET, MsgspecError, Raw, Struct, UnsetType, convert, field, structs
+from msgspec import UNSET, MsgspecError, Raw, UnsetType, convert, structs
 from msgspec.json import Decoder, decode
 
 from mcpd.errors import RegistrationError, ToolError
 from mcpd.protocol.jsonrpc import as_json, encode
-from mcpd.protocol.principal import Principal
 from mcpd.protocol.printable import printable
 from mcpd.protocol.types.base import NO_JSON, LogMessageParams, ProgressParams
 from mcpd.protocol.types.features import CallToolResult
@@ -35,7 +34,7 @@ from mcpd.server.functions.annotations import plain_function
 from mcpd.server.functions.results import is_block_list, to_builtins
 from mcpd.server.registry.content import is_content, tool_result
 from mcpd.server.settings import parse_size
-from .messages import Ask, Done, Reply, RequestData, Run, UserData, error_data, error_of
+from .messages import Ask, Done, Reply, RequestData, Run, error_data, error_of
 from .pool import NotStarted, Pool, pool_of
 from .starting import Start, Worker
 
@@ -202,11 +201,7 @@ class _RawResult(CallToolResult, kw_only=True):
 _read_result = Decoder(_RawResult).decode
 
 
-class _Meta(Struct):
-    meta: Raw = field(name="_meta", default=NO_JSON)
-
-
-_read_meta = Decoder(_Meta).decode
+_OF_USERS = ("subject", "issuer", "client", "scopes", "claims", "expires")
 
 
 class _RemoteCall:
@@ -261,17 +256,21 @@ class _RemoteCall:
 
     def _request(self) -> RequestData:
         exchange = self._exchange
-        call, origin = exchange.call, exchange.origin
+        call, origin, user = exchange.call, exchange.origin, exchange.origin.user
         session, client = call.session, call.session.client
         return RequestData(
             call.id,
             call.version.name,
             origin.transport,
-            meta=_read_meta(call.raw).meta if call.meta is not None else NO_JSON,
+            meta=decode(call.raw, type=dict[str, Raw]).get("_meta", NO_JSON) if call.meta is not None else NO_JSON,
             capabilities=Raw(encode(client.capabilities)),
             info=NO_JSON if client.info is None else Raw(encode(client.info)),
             log_level=None if session.opening.is_stateless else session.log_level,
-            user=_user_data(origin.user) if origin.user.is_authenticated else None,
+            user={
+                **{name: getattr(user, name) for name in _OF_USERS},
+                "claims": as_json(dict(user.claims), to_builtins),
+            },
+            has_upstream=user.upstream is not None,
             headers=origin.headers(),
             trace=None if call.trace is None else call.trace().headers(),
             kept=exchange.kept,
@@ -371,18 +370,6 @@ class _RemoteCall:
             case "task_id":
                 return context.task_id
         return None
-
-
-def _user_data(user: Principal) -> UserData:
-    return UserData(
-        user.subject,
-        user.issuer,
-        user.client,
-        list(user.scopes),
-        as_json(dict(user.claims), to_builtins),
-        user.expires,
-        user.upstream is not None,
-    )
 
 
 class _RawQuestion(Question):

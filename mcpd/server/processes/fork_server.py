@@ -95,7 +95,12 @@ class ForkServer:
             _kill_group(self._pids[number])
 
     def _fork(self, number: int, sock: socket.socket) -> None:
-        pid = os.fork()
+        try:
+            pid = os.fork()
+        except OSError as error:
+            logging.getLogger("mcpd").error("no process can be forked: %s", error)
+            self._control.sendall(RECORD.pack(ENDED, number, 1))
+            return
         if pid == 0:
             os.setpgid(0, 0)
             signal.set_wakeup_fd(-1)

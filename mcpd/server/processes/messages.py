@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from struct import Struct as Layout
 from typing import Any, TypeAlias
 
-from msgspec import Raw, Struct
+from msgspec import Raw, Struct, field
 from msgspec.json import Decoder, Encoder
 
 from mcpd import errors
@@ -34,20 +34,8 @@ RECORD = Layout("!cIi")
 FORK, KILL, ENDED = b"F", b"K", b"E"
 
 
-class UserData(Struct, omit_defaults=True):
-    """A principal; `has_upstream` is whether `ctx.upstream_token()` may give a token."""
-
-    subject: str
-    issuer: str = ""
-    client: str = ""
-    scopes: list[str] = []
-    claims: dict[str, Any] = {}
-    expires: float | None = None
-    has_upstream: bool = False
-
-
 class RequestData(Struct, omit_defaults=True):
-    """The data of a request that its context shows."""
+    """The data of a request that its context shows. `user` has the arguments of a `Principal`."""
 
     id: Id
     version: str
@@ -56,7 +44,8 @@ class RequestData(Struct, omit_defaults=True):
     capabilities: Raw = NO_JSON
     info: Raw = NO_JSON
     log_level: str | None = None
-    user: UserData | None = None
+    user: dict[str, Any] = field(default_factory=lambda: {"subject": ""})
+    has_upstream: bool = False
     headers: dict[str, str] = {}
     trace: dict[str, str] | None = None
     kept: dict[str, Any] = {}
@@ -141,11 +130,7 @@ def frame_of(message: ToWorker | FromWorker) -> bytearray:
 # -- exceptions --------------------------------------------------------------------------------
 
 # Other exceptions that end a call in a special way.
-_OWN: Mapping[str, type[BaseException]] = {
-    "InputRequired": InputRequired,
-    "CancelledError": asyncio.CancelledError,
-    "Unwritable": Unwritable,
-}
+_OWN = (InputRequired, asyncio.CancelledError, Unwritable)
 _NONE: Mapping[str, Question] = {}
 
 
@@ -163,8 +148,8 @@ def error_data(error: BaseException) -> ErrorData:
     is_expected = isinstance(error, (ToolError, InputRequired))
     trace = "" if is_expected else "".join(traceback.format_exception(*as_told(error))).rstrip()
     if not isinstance(error, McpdError):
-        own = next((name for name, each in _OWN.items() if isinstance(error, each)), None)
-        return ErrorData(own or kind, text, trace=trace)
+        own = next((each.__name__ for each in _OWN if isinstance(error, each)), kind)
+        return ErrorData(own, text, trace=trace)
 
     ours = next(each for each in type(error).__mro__ if each.__module__ == errors.__name__)
     values = {name: as_json(value, to_builtins) for name, value in vars(error).items() if name != "__notes__"}
@@ -179,8 +164,9 @@ def error_of(data: ErrorData, needed: Mapping[str, Question] = _NONE) -> BaseExc
         return InputRequired(dict(needed))
     if data.kind == "TaskHandedOver":
         return TaskHandedOver(data.values["keep"])
-    kind: Any = _OWN.get(data.kind) or getattr(errors, data.kind, None)
-    if not isinstance(kind, type) or not issubclass(kind, McpdError | asyncio.CancelledError | Unwritable):
+    own = {each.__name__: each for each in _OWN}
+    kind: Any = own.get(data.kind) or getattr(errors, data.kind, None)
+    if not isinstance(kind, type) or not issubclass(kind, (McpdError, *_OWN)):
         kind = type(data.kind, (RemoteFailure,), {"__module__": "builtins"})
 
     error: BaseException = kind.__new__(kind, data.text)

@@ -15,7 +15,7 @@ from msgspec.json import decode
 from mcpd.errors import ToolError
 from mcpd.protocol.envelope import ClientIdentity, Opening
 from mcpd.protocol.jsonrpc import MALFORMED, as_json, explain
-from mcpd.protocol.principal import ANONYMOUS, Origin, Principal
+from mcpd.protocol.principal import Origin, Principal
 from mcpd.protocol.session import Call, Session
 from mcpd.protocol.types.base import LogMessageParams, Params, ProgressParams
 from mcpd.protocol.types.features import CallToolParams
@@ -25,7 +25,7 @@ from mcpd.server.context.exchange import Exchange
 from mcpd.server.context.questions import Question, Timeout
 from mcpd.server.functions.results import to_builtins
 from .link import PROGRESS, ServerLink
-from .messages import RequestData, UserData
+from .messages import RequestData
 
 if TYPE_CHECKING:
     from .callee import ProcessCallee
@@ -33,15 +33,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class _NoLoop:
-    # Replaces the event loop for calls that have none.
-    @staticmethod
-    def call_soon_threadsafe(function: Any, *arguments: Any) -> None:
-        function(*arguments)
-
-
 class ServerPeer:
-    """The server as the `Peer` and the channel of a call in a worker."""
+    """The server as the `Peer` and the channel of a call in a worker, and as the event loop of a call without one."""
 
     def __init__(self, link: ServerLink, call: Call, origin: Origin) -> None:
         self.link = link
@@ -51,8 +44,10 @@ class ServerPeer:
 
     @property
     def loop(self) -> Any:
-        """The event loop of the call, if the call uses it."""
-        return _NoLoop if self.link.task is None else self.link.task.get_loop()
+        return self if self.link.task is None else self.link.task.get_loop()
+
+    def call_soon_threadsafe(self, function: Any, *arguments: Any) -> None:
+        function(*arguments)
 
     def origin(self, request_id: object = None) -> Origin:
         """How the request has arrived at the server."""
@@ -173,7 +168,7 @@ class WorkerExchange(Exchange, eq=False):
         session.in_flight.by_id[call.id] = call
 
         fields = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in data.headers.items()]
-        peer = ServerPeer(link, call, Origin(cast(Any, data.transport), _user(data.user, link, call), fields))
+        peer = ServerPeer(link, call, Origin(cast(Any, data.transport), _user(data, link, call), fields))
         exchange = cls(call, cast(Any, peer))
         exchange._asking = ServerAsking(call, peer, data.kept)
         exchange.had_kept = bool(data.kept)
@@ -195,17 +190,8 @@ class WorkerExchange(Exchange, eq=False):
         await self.peer.link.ask(self.call, "notify", [method, params])  # type: ignore[attr-defined]
 
 
-def _user(data: UserData | None, link: ServerLink, call: Call) -> Principal:
-    if data is None:
-        return ANONYMOUS
-    user = Principal(
-        data.subject,
-        issuer=data.issuer,
-        client=data.client,
-        scopes=data.scopes,
-        claims=data.claims,
-        expires=data.expires,
-    )
+def _user(data: RequestData, link: ServerLink, call: Call) -> Principal:
+    user = Principal(**data.user)
 
     async def upstream() -> str:
         return decode(await link.ask(call, "upstream_token", None), type=str)
