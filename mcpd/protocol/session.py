@@ -250,6 +250,12 @@ class Session(Struct, eq=False, weakref=True):
         """The client behind the connection, for per-client limits (`client_of`); "" if unknown."""
         return client_of(self.opening.peer, self.opening.principal)
 
+    @property
+    def responsible(self) -> object:
+        """The client that cancelled work counts for. Without a token, connections of one address differ."""
+        owner = self.owner
+        return owner if "@" in owner or (owner and not self.opening.subscribes) else self
+
     def watch(self, uri: str) -> int:
         """Subscribe the client to a resource. Returns its number of subscriptions.
 

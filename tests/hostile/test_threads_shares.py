@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 import uvicorn
-from support.clock import Clock, turns, until
+from support.clock import Clock, until
 from support.http_peer import MODERN, Peer, Port, envelope, modern, serving
 from support.http_wire import http_wire
 from support.wires import OpenWire, memory_wire, stdio_wire, websocket_wire
@@ -219,30 +219,33 @@ async def test_tasks_that_are_begun_and_cancelled_leave_half_of_the_threads(stag
         assert await other.text("greet") == "hello"
 
 
-async def test_coroutines_that_ignore_their_cancellation_are_counted(stage: Stage) -> None:
+@pytest.mark.parametrize(("open_wire", "version"), [(memory_wire, "2025-11-25"), (http_wire, MODERN)])
+async def test_coroutines_that_ignore_their_cancellation_are_counted(open_wire: OpenWire, version: str) -> None:
     server = Server("ignores", max_in_flight=3)
     go = asyncio.Event()
+    begun: list[int] = []
 
     @server.tool
     async def ignore() -> str:
+        begun.append(1)
         while not go.is_set():
             with suppress(asyncio.CancelledError):
                 await go.wait()
         return "ended"
 
-    async with memory_wire(server, "2025-11-25") as wire:
-        for _ in range(6):
+    async with open_wire(server, version) as wire:
+        for number in range(1, 4):
             request = wire.ask("tools/call", {"name": "ignore", "arguments": {}})
-            await turns()
+            await until(lambda number=number: len(begun) == number)
             wire.cancel(request)
-            await turns()
+            await until(lambda number=number: len(running([]).cancelled) == number)
         error = await wire.error("tools/call", {"name": "ignore", "arguments": {}})
         assert (error["code"], error["message"]) == (
-            -32600, "Too many requests that were cancelled still run; retry later"
+            -32600, "Too many of your requests still run although they were cancelled; retry later"
         )  # fmt: skip
-        assert [call.name for call in running([wire.connection]).cancelled] == ["ignore"] * 6
+        assert [call.name for call in running([]).cancelled] == ["ignore"] * 3
         go.set()
-        await turns()
+        await until(lambda: not running([]).cancelled)
         assert await wire.text("ignore") == "ended"
 
 

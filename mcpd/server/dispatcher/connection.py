@@ -69,6 +69,15 @@ _YIELD_BYTES = 64 * 1024
 NotificationListener: TypeAlias = Callable[[Exchange, Any], Coroutine[Any, Any, None]]
 
 
+# The cancelled calls of all connections that still run, because their functions ignore it, with the clients.
+_cancelled: dict[Call, object] = {}
+
+
+def cancelled_calls() -> list[Call]:
+    """Return the calls of this process that still run although they were cancelled."""
+    return list(_cancelled)
+
+
 class ServerConnection(Struct, eq=False, weakref=True):
     """One channel, its session, and the calls that run for it. Create it on the event loop's thread.
 
@@ -159,11 +168,6 @@ class ServerConnection(Struct, eq=False, weakref=True):
         """
         self._on_closed = (*self._on_closed, callback)
 
-    @property
-    def cancelled(self) -> list[Call]:
-        """The calls that still run although they were cancelled."""
-        return [call for call in list(self._running) if not (call.is_open or call.method.startswith("notifications/"))]
-
     # -- observers ---------------------------------------------------------------------------
 
     def report_life(self) -> None:
@@ -230,6 +234,7 @@ class ServerConnection(Struct, eq=False, weakref=True):
         # Called by the event loop, because a task that is cancelled before its first step never begins: its call would
         # not be answered.
         if call in self._running:
+            _cancelled[call] = self.session.responsible
             self._running[call].cancel()
 
     # -- requests ----------------------------------------------------------------------------
@@ -239,8 +244,6 @@ class ServerConnection(Struct, eq=False, weakref=True):
         try:
             if self._is_ending:
                 raise InternalError("The server is shutting down")
-            if len(self._running) >= 2 * session.max_in_flight:
-                raise InvalidRequest("Too many requests that were cancelled still run; retry later")
             call = session.receive_request(request, charge)
         except ProtocolError as error:
             frame = session.refuse(error, request.id)
@@ -336,6 +339,8 @@ class ServerConnection(Struct, eq=False, weakref=True):
         # Most handlers do not wait, so most responses need no coroutine.
         session = self.session
         try:
+            if _cancelled and self._has_spent():
+                raise InvalidRequest("Too many of your requests still run although they were cancelled; retry later")
             handler = self.handlers.get(call.method)
             if handler is None:
                 raise MethodNotFound(f"Method not found: {call.method}")
@@ -350,6 +355,11 @@ class ServerConnection(Struct, eq=False, weakref=True):
             return session.respond(call, result)
         except (Exception, SystemExit) as error:
             return _fail_call(call, error)
+
+    def _has_spent(self) -> bool:
+        # Whether as many cancelled calls of this client still run as may be open.
+        most, client = self.session.max_in_flight, self.session.responsible
+        return len(_cancelled) >= most and sum(each == client for each in list(_cancelled.values())) >= most
 
     async def _finish(
         self, call: Call, exchange: Exchange, work: Coroutine[Any, Any, Any], hand_back: bool
@@ -381,6 +391,8 @@ class ServerConnection(Struct, eq=False, weakref=True):
             response = _fail_call(call, error)
         finally:
             self._running.pop(call, None)
+            if _cancelled:
+                _cancelled.pop(call, None)
             exchange.has_ended = True
             if exchange.pending is not None:
                 exchange.end()
@@ -455,7 +467,7 @@ class ServerConnection(Struct, eq=False, weakref=True):
         task = start(self.loop, listener(Exchange(call, self), params))
         if task is not None:
             self._running[call] = task
-            task.add_done_callback(lambda _: self._running.pop(call))
+            task.add_done_callback(lambda _: (self._running.pop(call), _cancelled.pop(call, None)))
         return True
 
     def _receive_batch(self, batch: Batch, size: int) -> None:

@@ -90,10 +90,8 @@ class Borrower(Struct, eq=False):
 
     @property
     def owner(self) -> object:
-        """The client that its cancelled functions count for. Without a token, sessions of one address differ."""
-        client, connection = self.client, self.connection
-        lasts = getattr(getattr(connection, "opening", None), "subscribes", True)
-        return client if "@" in client or (client and not lasts) else connection
+        """The client that its cancelled functions count for."""
+        return getattr(self.connection, "responsible", self.connection)
 
     @property
     def name(self) -> str:

@@ -22,6 +22,7 @@ from msgspec.structs import replace
 from mcpd import __version__
 from mcpd.protocol.methods import SUBJECTS
 from mcpd.protocol.printable import mask_text, printable
+from mcpd.server.dispatcher.connection import cancelled_calls
 from .http_thread import ObserverResponse
 from .metrics import Family, Sample, process_families
 
@@ -193,7 +194,7 @@ def running(connections: Iterable[Any]) -> Running:
     clients: Counter[str] = Counter()
     calls: list[RunningCall] = []
     threads = sys.modules.get("mcpd.server.functions.threads")
-    cancelled: list[Any] = [] if threads is None else threads.cancelled_calls()
+    cancelled: list[Any] = cancelled_calls() if threads is None else cancelled_calls() + threads.cancelled_calls()
     in_flight = sessions = 0
     now = perf_counter()
     for connection in connections:
@@ -206,7 +207,6 @@ def running(connections: Iterable[Any]) -> Running:
             in_flight += 1
             if len(calls) < MOST_CALLS:
                 calls.append(_described(call, now))
-        cancelled += getattr(connection, "cancelled", ())
 
     described = tuple(_described(call, now) for call in cancelled[:MOST_CALLS])
     return Running(dict(clients), sessions, in_flight, tuple(calls), described)

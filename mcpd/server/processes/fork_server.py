@@ -20,6 +20,8 @@ from typing import NoReturn
 from msgspec import Raw
 
 from mcpd import Context, SyncContext
+from mcpd.protocol.jsonrpc import encode
+from mcpd.protocol.types.base import RequestMeta
 from mcpd.server.context import context_type
 from mcpd.server.functions.signature import bind
 from .callee import ProcessCallee
@@ -135,7 +137,7 @@ def _rehearse() -> None:
     def now(ctx: SyncContext) -> None:
         ctx.progress(1)
 
-    request = RequestData(0, "2026-07-28", "memory", meta=Raw(b'{"progressToken":0}'))
+    request = RequestData(0, "2026-07-28", "memory", meta=Raw(encode(RequestMeta(progress_token=0))))
     ours, its = socket.socketpair()
     with ours, its:
         worker = Worker(its)
