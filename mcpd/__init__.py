@@ -108,6 +108,7 @@ if TYPE_CHECKING:
         list_roots as list_roots,
         sample as sample,
     )
+    from mcpd.server.extensions.catalogue import Catalogue as Catalogue
     from mcpd.server.extensions.tasks.authors import TaskInfo as TaskInfo
     from mcpd.server.extensions.tasks.settings import TaskSettings as TaskSettings
     from mcpd.server.extensions.ui.results import (
@@ -177,6 +178,7 @@ _NAMES = {
     "mcpd.server.context.context": ("Context", "SyncContext"),
     "mcpd.server.context.forms": ("choices",),
     "mcpd.server.context.questions": ("Answer", "elicit_form", "elicit_url", "list_roots", "sample"),
+    "mcpd.server.extensions.catalogue": ("Catalogue",),
     "mcpd.server.extensions.tasks.authors": ("TaskInfo",),
     "mcpd.server.extensions.tasks.settings": ("TaskSettings",),
     "mcpd.server.extensions.ui.results": ("ViewResult", "view_result"),

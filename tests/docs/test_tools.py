@@ -9,7 +9,7 @@ import pytest
 from conftest import REPOSITORY
 from support.documentation import page_modules
 
-from mcpd import Client, ToolError
+from mcpd import Catalogue, Client, ToolError
 from mcpd.server.metadata import OPTIONS
 from mcpd.types import PromptReference
 
@@ -50,3 +50,15 @@ async def test_prompts(page_modules: Pages) -> None:
         guide, _ = (await client.get_prompt("review_with_guide", {"code": "x"})).messages
         assert guide.content.resource["text"] == "Short functions."
         assert (await client.complete(PromptReference(name="debug"), "error", "t")).completion.values == ["TypeError"]
+
+
+async def test_hints_and_a_search_for_many_tools(page_modules: Pages) -> None:
+    (page,) = page_modules("tools", "server")
+    page.server.add_extension(Catalogue(tool_search="always"))
+    async with Client(page.server) as client:
+        tools = {tool.name: tool.meta for tool in await client.list_tools()}
+        assert tools["opening_hours"] == {"anthropic/alwaysLoad": True}
+        assert list(tools)[1:] == ["search_tools", "call_tool", "call_read_only_tool"]
+        found = await client.call("search_tools", query="complaint")
+        assert [tool["name"] for tool in found["tools"]] == ["refund"]
+        assert await client.call("call_tool", name="refund", arguments={"number": 1}) == "Order 1 is refunded."
