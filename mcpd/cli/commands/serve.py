@@ -21,12 +21,16 @@ contains tools, resources or prompts; otherwise the demo server. For a file with
 file.py:object. The object may also be a function that returns a server. With several TARGETs, the names of tools and
 prompts begin with the name of their server, for example garden_water.
 
+TARGET may also be a server of somebody else: a URL, a file with mcpServers (FILE.json, FILE.json:NAME), or a command
+after --. A single one is passed through as it is; beside others it gets a prefix.
+
 By default mcpd serves on stdio when a program starts it, and on --http :8080 in a terminal (on --ws :8080 if the http
 extra is not installed).
 
 \b
   mcpd serve --stdio server.py           what Claude Desktop and other hosts start
   mcpd serve --stdio ./garden            a folder: its functions are tools, its files are resources
+  mcpd serve --stdio -- npx -y some-server    a command, and https://host/mcp or .mcp.json likewise
   mcpd serve --http :8080 server.py      http://127.0.0.1:8080/mcp, for this machine only; WebSocket too
   MCPD_TOKEN=… mcpd serve --http 0.0.0.0:8080 server.py    for other machines, which need the token
 """

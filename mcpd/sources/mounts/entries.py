@@ -29,8 +29,6 @@ from mcpd.server.registry.entries import (
 from mcpd.server.registry.tools import failed
 from mcpd.server.registry.uri_template import UriTemplate
 from .carried import without_apps
-from .relay import forward
-from .trust import Pins
 from .upstream import LISTS, Unavailable, Upstream
 
 if TYPE_CHECKING:
@@ -50,7 +48,11 @@ def entries_of(upstream: Upstream) -> Entries:
     """Return the entries of a mounted server, from its lists. Invalid ones are left out and logged."""
     settings = upstream.settings
     tools = [tool for tool in _valid(upstream, "tools/list") if settings.allows(tool.name)]
-    withheld = Pins(upstream.name).withheld(tools) if settings.pin and tools else frozenset()
+    withheld: Collection[str] = ()
+    if settings.pin and tools:
+        from .trust import Pins  # few mounts are pinned
+
+        withheld = Pins(upstream.name).withheld(tools)
     return Entries(
         tools=[MountedTool(upstream, tool) for tool in tools if tool.name not in withheld],
         resources=[MountedResource(upstream, each) for each in _valid(upstream, "resources/list")],
@@ -158,6 +160,8 @@ class _Mounted:
 
     async def _call(self, method: str, exchange: Exchange, own: Mapping[str, Any], *, may_repeat: bool = True) -> Any:
         # Pass the request on, with the names of the mounted server.
+        from .relay import forward  # a start with a manifest needs none of it
+
         params = {**_read_members(exchange.call.raw), **own}
         return await self._upstream.call(
             exchange, lambda connection: forward(connection, method, params, exchange), is_repeatable=may_repeat
@@ -243,6 +247,8 @@ class _MountedCompleting(_Mounted, Completing):
         about = self._upstream.about
         if about is not None and about.capabilities.completions is None and not about.has_sessions:
             return Completion(values=[])
+        from .relay import forward
+
         params: dict[str, Any] = {"ref": self._ref(), "argument": {"name": argument, "value": value}}
         if others:
             params["context"] = {"arguments": dict(others)}

@@ -12,15 +12,18 @@ from contextlib import suppress
 from hashlib import blake2b
 from pathlib import Path
 from tempfile import mkstemp
+from typing import TYPE_CHECKING
 
 from msgspec import Raw, Struct
 from msgspec.json import decode, encode
 
-from mcpd.client.target import Target
 from mcpd.client.targets.named import CommandTarget, UrlTarget
 from mcpd.protocol.jsonrpc import MALFORMED
 from mcpd.protocol.printable import printable
 from mcpd.protocol.types.base import Implementation, ServerCapabilities
+
+if TYPE_CHECKING:
+    from mcpd.client.target import Target
 
 log = logging.getLogger("mcpd.mounts")
 

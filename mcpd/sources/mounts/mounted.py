@@ -20,7 +20,6 @@ from mcpd.protocol.types.tasks import TASKS
 from mcpd.server.context.exchange import Exchange, Handler, finished
 from mcpd.server.extensions.base import Extension, ExtensionHost
 from mcpd.server.extensions.ui.constants import UI
-from mcpd.server.observe.report import MountStatus
 from mcpd.server.registry.entries import Entries, Problem
 from .entries import entries_of
 from .routes import routing
@@ -34,6 +33,7 @@ if TYPE_CHECKING:
     from mcpd.server import Server
     from mcpd.server.extensions.tasks.extension import TasksExtension
     from mcpd.server.extensions.ui.extension import AppsExtension
+    from mcpd.server.observe.report import MountStatus
     from mcpd.server.registry.catalog import Catalog
     from .targets import Wanted
 
@@ -119,6 +119,8 @@ class Mounts(Extension):
 
     def mounts(self) -> Sequence[MountStatus]:
         """Return the status of all mounted servers."""
+        from mcpd.server.observe.report import MountStatus
+
         refused = (
             MountStatus(name=name, target="", state="refused", last_error=why) for name, why in self.refused.items()
         )
@@ -265,23 +267,13 @@ class Mounts(Extension):
                 return result
 
             return begin
-        if method not in METHODS or not (METHODS[method].is_list or METHODS[method].capability):
+        if method not in METHODS or not METHODS[method].is_list:
             return handler
 
         async def handle(exchange: Exchange, params: Any) -> Any:
             self._loop = exchange.peer.loop
             await asyncio.gather(*(each.ready(exchange) for each in self.by_name.values()))
             return await finished(handler(exchange, params))
-
-        if not METHODS[method].is_list:
-
-            def find(exchange: Exchange, params: Any) -> Any:
-                # A host may remember names from an earlier start.
-                if all(each.lists for each in self.by_name.values()):
-                    return handler(exchange, params)
-                return handle(exchange, params)
-
-            return find
 
         return handle
 

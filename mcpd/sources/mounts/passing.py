@@ -21,7 +21,6 @@ from mcpd.server.extensions.ui.constants import UI
 from mcpd.server.registry.tools import failed
 from .entries import valid_entries
 from .mounted import LINE, Mounts, mounts_of
-from .relay import forward
 from .upstream import LISTS, About, Unavailable, Upstream
 
 if TYPE_CHECKING:
@@ -107,6 +106,8 @@ class _Passing:
         """Return a handler that passes a request on as it is."""
 
         async def handle(exchange: Exchange, params: Any) -> Any:
+            from .relay import forward  # a start with a manifest needs none of it
+
             members = _read_members(exchange.call.raw or b"{}")
             try:
                 return await self.upstream.call(

@@ -49,6 +49,7 @@ from mcpd.server.context.questions import is_offered
 from mcpd.server.registry.tools import failed
 from .carried import Watches, for_host_contents, with_own_id, with_tag
 from .parking import Flight, parking_of
+from .settings import HOPS
 from .shapes import UpstreamError, must_visit, needs_of, read_members, shaped_error, shaped_question, shaped_result
 from .upstream import Connection, Unavailable
 
@@ -63,9 +64,6 @@ if TYPE_CHECKING:
     from mcpd.server.context.peer import Peer
 
 log = logging.getLogger("mcpd.mounts")
-
-HOPS = "mcpd/hops"
-"""The member of `_meta` that counts the mounts that a request has passed."""
 
 _MOST_HOPS = 8
 _MOST_ENVELOPES = 64

@@ -16,7 +16,6 @@ from mcpd.protocol.printable import printable
 from mcpd.server.context.exchange import Exchange, Handler, finished
 from .carried import mount_of
 from .entries import MountedResource, MountedTemplate
-from .relay import forward, relay_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -79,6 +78,8 @@ class _Routes:
             upstream = self._mounts.by_name.get(mount_of(params.task_id))
             if upstream is None:
                 return handler(exchange, params)
+            from .relay import forward  # a start with a manifest needs none of it
+
             return upstream.call(exchange, lambda connection: forward(connection, method, exchange.call.raw, exchange))
 
         return handle
@@ -138,6 +139,8 @@ class _Routes:
                 log.warning("mount %s: %s cannot be watched: %s", upstream.name, printable(own), printable(error))
 
     async def _watch_one(self, upstream: Upstream, own: str, uri: str, exchange: Exchange) -> None:
+        from .relay import relay_of
+
         connection = await upstream.connection(exchange)
         resources = connection.session.server_capabilities.resources
         if resources is None or not resources.subscribe:
@@ -149,16 +152,22 @@ class _Routes:
         exchange.peer.on_closed(lambda peer: self._start(relay.watches.discard(own, peer)))
 
     async def _unwatch(self, exchange: Exchange, uris: Iterable[str]) -> None:
+        from .relay import relay_of
+
         for (upstream, own), _ in self._found(uris).items():
             for connection in upstream.connections():
                 await relay_of(connection).watches.discard(own, exchange.peer)
 
     def _watch_again(self, connection: Connection) -> None:
+        from .relay import relay_of
+
         if connection.upstream.is_open and len(relay_of(connection).watches):
             self._start(self._resume(connection))
 
     async def _resume(self, lost: Connection) -> None:
         # Watch everything again on a new connection, and notify once: something may have been missed.
+        from .relay import relay_of
+
         pause = _FIRST_PAUSE
         left = relay_of(lost).watches.watchers()
         while left and lost.upstream.is_open:

@@ -12,6 +12,9 @@ from msgspec import Meta, Struct, ValidationError, convert
 from mcpd.errors import ConfigurationError
 from mcpd.protocol.printable import printable
 
+HOPS = "mcpd/hops"
+"""The member of `_meta` that counts the mounts that a request has passed."""
+
 S = TypeVar("S", bound=Struct)
 
 _NAME = r"^[a-z][a-z0-9-]{0,30}$"

@@ -21,15 +21,7 @@ from msgspec import Raw, Struct
 from msgspec.json import Decoder
 from msgspec.structs import replace
 
-from mcpd.client.callbacks import Callbacks
-from mcpd.client.connection import ClientConnection
-from mcpd.client.eras import ClientEra
-from mcpd.client.limits import ClientLimits
-from mcpd.client.link import ServerLink
 from mcpd.client.names import Prefix
-from mcpd.client.results import read_list
-from mcpd.client.session import ClientSession
-from mcpd.client.target import Target
 from mcpd.client.targets.named import CommandTarget, UrlTarget
 from mcpd.errors import (
     CannotConnect,
@@ -42,18 +34,21 @@ from mcpd.errors import (
 )
 from mcpd.protocol.jsonrpc import MALFORMED
 from mcpd.protocol.printable import mask_command, mask_text, printable
-from mcpd.protocol.types.base import ClientCapabilities, Implementation, Result, ServerCapabilities
+from mcpd.protocol.types.base import Implementation, Result, ServerCapabilities
 from mcpd.protocol.types.features import Prompt, Resource, ResourceTemplate, Tool
 from mcpd.protocol.versions import table
-from mcpd.protocol.versions.table import MODERN, SUPPORTED, Version
-from mcpd.server.observe.report import MountStatus
+from mcpd.protocol.versions.table import SUPPORTED, Version
 from . import manifest
-from .settings import MountSettings
-from .shapes import declared_for
-from .trust import clean_entry, http_options, sender, with_environment
+from .settings import HOPS, MountSettings
 
 if TYPE_CHECKING:
+    from mcpd.client.connection import ClientConnection
+    from mcpd.client.eras import ClientEra
+    from mcpd.client.link import ServerLink
+    from mcpd.client.session import ClientSession
+    from mcpd.client.target import Target
     from mcpd.server.context.exchange import Exchange
+    from mcpd.server.observe.report import MountStatus
 
 log = logging.getLogger("mcpd.mounts")
 
@@ -62,9 +57,9 @@ LONGEST_PAUSE = 30.0
 # So many failures within so many seconds stop all attempts for the longest pause.
 _MOST_FAILURES, _FAILURES_SECONDS = 5, 60.0
 MOST_INSTANCES = 32
+MOST_HOPS = 8
 # How long lists of older servers are fresh, which say nothing about that.
 _LEGACY_SECONDS = 300.0
-_LIMITS = ClientLimits(questions=1000, list_entries=10_000, list_bytes=4 * 1024 * 1024, list_pages=1000)
 
 # The key of the instance that all clients share.
 _SHARED: Final = "shared"
@@ -148,19 +143,6 @@ class Connection(Struct, eq=False):
         return self.upstream.prefix
 
 
-class _Link(ServerLink):
-    # A client that declares what the mounted server may be told.
-    def __init__(
-        self, target: Target, callbacks: Callbacks, declared: ClientCapabilities, *, skips_probe: bool, **options: Any
-    ) -> None:
-        self._declared_here = declared
-        super().__init__(target, callbacks, reconnect=False, cache=False, check_results=False, **options)
-        self._is_old = skips_probe
-
-    def _declared(self, callbacks: Callbacks, extensions: Mapping[str, Any] | None) -> ClientCapabilities:
-        return self._declared_here
-
-
 class Upstream:
     """One mounted server. `on_lists` is called after its lists have changed."""
 
@@ -192,6 +174,8 @@ class Upstream:
         self._tasks: set[asyncio.Task[Any]] = set()
         self._refreshing: asyncio.Task[None] | None = None
         self._changed: set[str] = set()
+        # The number of mounts that a request for lists has passed after this one.
+        self._hops = 1
         self._is_closed = False
         # Whether the lists are those of a manifest, so that they have to be asked for once.
         self._is_remembered = False
@@ -226,6 +210,8 @@ class Upstream:
     @property
     def status(self) -> MountStatus:
         """What `mcpd mounts` shows of it."""
+        from mcpd.server.observe.report import MountStatus
+
         about = self.about
         # Read on another thread, too, where there is no event loop.
         if self._opening or self._open:
@@ -279,6 +265,8 @@ class Upstream:
 
     async def connection(self, exchange: Exchange | None = None) -> Connection:
         """Return an open instance for the client of a request. Raises Unavailable."""
+        from .trust import sender  # a start with a manifest needs none of it
+
         sender.set(exchange)
         found = self._open.get(self._key(exchange))
         return await self._opened(exchange) if found is None else found
@@ -315,16 +303,16 @@ class Upstream:
         return await asyncio.shield(task)
 
     async def _open_for(self, key: object, exchange: Exchange | None) -> Connection:
+        from .opening import new_link  # a start with a manifest needs no client
+
         settings, loop = self.settings, asyncio.get_running_loop()
-        link = _Link(
-            with_environment(self.target, settings),
-            Callbacks(list_changed=lambda kind: self._list_changed(link, kind)),
-            declared_for(None if key == _SHARED else exchange, settings),
+        link = new_link(
+            self.name,
+            self.target,
+            settings,
+            None if key == _SHARED else exchange,
+            lambda kind: self._list_changed(link, kind),
             skips_probe=self._is_legacy,
-            version=MODERN[-1] if settings.protocol == "modern" else None,
-            timeout=settings.start_timeout,
-            limits=_LIMITS,
-            http=http_options(self.name, settings),
         )
         connection = Connection(self, link, key, used_at=loop.time())
         link.on_lost = lambda error: self._lost(connection, error)
@@ -467,6 +455,10 @@ class Upstream:
         if not self._stale():
             return
         connection = None
+        hops = 0 if exchange is None else hops_of(exchange)
+        if hops and (self._refreshing is not None or hops >= MOST_HOPS):
+            return  # mounts go in a circle: this request is a part of the one that is waited for
+        self._hops = hops + 1
         try:
             async with asyncio.timeout(self.settings.start_timeout):
                 connection = await self.connection(exchange)
@@ -511,7 +503,7 @@ class Upstream:
                     self.on_lists(self)
                     self._save()
         finally:
-            self._refreshing = None
+            self._refreshing, self._hops = None, 1
 
     async def _fetch(self, connection: Connection, method: str) -> None:
         capability, member, kind = LISTS[method]
@@ -519,23 +511,16 @@ class Upstream:
         if getattr(connection.session.server_capabilities, capability) is None:
             self.lists[method] = Listed({}, [], connection.session.version, until=float("inf"))
             return
-        pages: list[Raw] = []
-        entries: list[Raw] = []
-
-        async def ask(params: Any) -> Raw:
-            page = await connection.client.request(method, params, timeout=self.settings.start_timeout)
-            pages.append(page)
-            return page
+        from .opening import read_all
 
         try:
-            await read_list(ask, method, member, kind, _LIMITS, connection.session.faults, entries)
+            page, entries = await read_all(connection.client, method, member, kind, self.settings, self._hops)
         except McpdError as error:
             log.warning("mount %s: %s failed: %s", printable(self.name), method, printable(error, 500))
             if connection.client.is_lost:
                 return
-            entries, pages = self.lists[method].entries if method in self.lists else [], []
-        entries = [clean_entry(entry, self.settings.csp) for entry in entries]
-        self.lists[method] = Listed(_members(pages[0]) if pages else {}, entries, connection.session.version)
+            page, entries = {}, self.lists[method].entries if method in self.lists else []
+        self.lists[method] = Listed(page, entries, connection.session.version)
         self.lists[method].until = loop.time() + self._fresh_seconds(connection, method)
         if method == "tools/list":
             for each in {connection, *self._open.values()}:
@@ -569,10 +554,24 @@ def shown(target: Target) -> str:
     return mask_text(target) if isinstance(target, str) else type(target).__name__
 
 
+def hops_of(exchange: Exchange) -> int:
+    """Return how many mounts a request has passed."""
+    raw = exchange.call.raw
+    if HOPS.encode() not in bytes(raw):
+        return 0
+    try:
+        hops = _read_head(raw).get("_meta", {}).get(HOPS, 0)
+    except (AttributeError, *MALFORMED):
+        return 0
+    return hops if isinstance(hops, int) else 0
+
+
+_read_head = Decoder(dict[str, Any]).decode
+
+
 def _entries(listed: Listed | None) -> list[bytes] | None:
     return None if listed is None else list(map(bytes, listed.entries))
 
 
-_members = Decoder(dict[str, Raw]).decode
 _number = Decoder(float).decode
 _read_tool = Decoder(Tool).decode

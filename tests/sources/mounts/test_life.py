@@ -279,6 +279,14 @@ def test_a_file_names_servers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     assert found["broken"].problem.endswith("the variable NOT_SET is not set; set it, or write ${NOT_SET:-}")
 
 
+def test_a_file_that_was_not_named_starts_nothing(tmp_path: Path) -> None:
+    """MNT-40: `.mcp.json` and the like in the folder are not read."""
+    (tmp_path / "resources").mkdir()
+    for name in (".mcp.json", "mcp.json", "claude_desktop_config.json"):
+        write_servers(tmp_path / name, bad={"command": "bad"})
+    assert "mcpd/mounts" not in Folder(folder_at(str(tmp_path))).server.extensions
+
+
 def test_two_servers_of_a_file_with_one_name_are_an_error(tmp_path: Path) -> None:
     file = write_servers(tmp_path / "mcp.json", **{"my db": {"command": "a"}, "my_db": {"command": "b"}})
     with pytest.raises(ConfigurationError, match="would both be called my-db"):
@@ -357,3 +365,22 @@ async def test_the_first_of_two_equal_names_wins(caplog: pytest.LogCaptureFixtur
         assert await names(wire) == ["who"]
         assert await wire.text("who") == "one"
     assert "mount two" in caplog.text
+
+
+async def test_mounts_in_a_circle_end() -> None:
+    """MNT-31: two servers that mount each other list their tools once around, and calls are refused after 8 hops."""
+    one, two = Server("one"), Server("two")
+    for server, other in ((one, two), (two, one)):
+
+        @server.tool
+        async def who(of: str = server.name) -> str:
+            return of
+
+        server.mount("up", other)
+    async with clients(one) as [wire]:
+        found = await names(wire)
+        assert found[:3] == ["who", "up_who", "up_up_who"][: len(found)]
+        assert await wire.text("up_who") == "two"
+        result = await wire.request("tools/call", {"name": "up_" * 12 + "who"})
+        assert "error" in result or result["result"]["isError"]
+    await two.aclose()
