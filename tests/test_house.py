@@ -123,7 +123,7 @@ ERAS_ARE_KNOWN = {
     "mcpd/server/extensions/tasks/extension.py": 1,  # tasks of mounted servers have the newest form only
     "mcpd/sources/mounts/relay.py": 17,  # each side of a mount has an era
     "mcpd/sources/mounts/shapes.py": 16,
-    "mcpd/sources/mounts/upstream.py": 2,  # a mount may be told to speak the newest version
+    "mcpd/sources/mounts/opening.py": 2,  # a mount may be told to speak the newest version
     "mcpd/apps/preview/session.py": 1,  # what the page shows of a connection
 }
 """How often a file may name an era, and why, besides versions/ and session.py."""

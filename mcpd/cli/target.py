@@ -113,11 +113,8 @@ def _is_own(word: str) -> bool:
     place, attribute = split(word)
     if attribute or os.path.isdir(word) or (place.endswith(".py") and os.path.isfile(place)):
         return True
-    if (
-        os.sep in word
-        or word.startswith("python")
-        or os.path.exists(os.path.join(os.path.dirname(sys.executable), word)) is False
-    ):
+    beside = os.path.join(os.path.dirname(sys.executable), word)
+    if os.sep in word or word.startswith("python") or not os.path.exists(beside):
         return False
     from .programs import find_command
 
