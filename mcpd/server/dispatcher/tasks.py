@@ -43,4 +43,4 @@ def start(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, None]) -> a
     if sys.version_info >= (3, 12) and asyncio.current_task(loop) is None:
         task = asyncio.Task(work, loop=loop, eager_start=True, name="mcpd-call")
         return None if task.done() else task
-    return loop.create_task(work, name="mcpd-call")
+    return asyncio.Task(work, loop=loop, name="mcpd-call")
