@@ -14,6 +14,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from contextvars import copy_context
 from email.utils import formatdate
+from functools import lru_cache
 from http import HTTPStatus
 from typing import Any, Protocol, TypeAlias
 
@@ -99,6 +100,17 @@ log = logging.getLogger("mcpd.http")
 _MOST_JOINED = 64 * 1024
 _HEADER = re.compile(rb'[^\x00-\x20\x7f()<>@,;:\[\]={}\\"/?]*: [^\x00-\x08\x0a-\x1f\x7f]*\r\n')
 _FAILED = ((b"content-type", b"text/plain; charset=utf-8"), (b"content-length", b"21"), (b"connection", b"close"))
+
+
+@lru_cache(maxsize=8)  # most responses have the same few headers
+def _line_of(name: bytes, value: bytes) -> tuple[bytes, bool, bool]:
+    # Return the line of a header, whether it gives the length of the body, and whether it ends the connection.
+    line = b"%b: %b\r\n" % (name, value)
+    if _HEADER.fullmatch(line) is None:
+        raise RuntimeError(f"{name!r}: {value!r} is not a valid header")
+    name = name.lower()
+    says_close = name == b"connection" and b"close" in [token.strip() for token in value.lower().split(b",")]
+    return line, name == b"content-length", says_close
 
 
 class HttpState:
@@ -216,7 +228,8 @@ class Exchange(Struct, eq=False):
 
         if self.is_gone or self.is_complete:
             return {"type": "http.disconnect"}
-        body, self.body = bytes(self.body), bytearray()
+        body = bytes(self.body)
+        self.body.clear()
         return {"type": "http.request", "body": body, "more_body": self.more_body}
 
     async def send(self, message: MutableMapping[str, Any]) -> None:
@@ -242,17 +255,13 @@ class Exchange(Struct, eq=False):
         lines = [STATUS_LINES.get(status) or b"HTTP/1.1 %d \r\n" % status, self._connection.state.date()]
         has_length = says_close = False
         for name, value in headers:
-            line = b"%b: %b\r\n" % (name, value)
-            if _HEADER.fullmatch(line) is None:
-                raise RuntimeError(f"{name!r}: {value!r} is not a valid header")
+            line, is_length, is_close = _line_of(name, value)
             lines.append(line)
-            name = name.lower()
-            if name == b"content-length":
-                has_length = True
-            elif name == b"connection" and b"close" in [token.strip() for token in value.lower().split(b",")]:
-                self.keep_alive, says_close = False, True
+            has_length, says_close = has_length or is_length, says_close or is_close
 
-        if not self.keep_alive and not says_close:
+        if says_close:
+            self.keep_alive = False
+        elif not self.keep_alive:
             lines.append(b"connection: close\r\n")
         has_body = self.scope["method"] != "HEAD" and status not in (204, 304)
         if has_body and not has_length and self.scope["http_version"] != "1.0":

@@ -18,7 +18,7 @@ from mcpd.transports.accepting import is_tls
 from mcpd.transports.authentication import Refusal, unavailable
 from . import exchange as framing
 from .exchange import Exchange, HttpState
-from .request import Header
+from .request import FIELDS, Header
 
 try:
     import httptools
@@ -233,7 +233,8 @@ class Http1Protocol(asyncio.Protocol):
         raw_path = url.path or b"/"  # RFC 9110 4.2.3
         path = raw_path.decode("ascii")
         self._head_bytes, self._beside_bytes = -1, 0
-        self._cancel_timer()
+        if self._timer is not None:
+            self._cancel_timer()
         scope = {
             "type": "http",
             "asgi": {"version": "3.0", "spec_version": "2.3"},
@@ -247,6 +248,7 @@ class Http1Protocol(asyncio.Protocol):
             "raw_path": raw_path,
             "query_string": url.query or b"",
             "headers": headers,
+            FIELDS: fields,
             "state": {},
         }
         self._newest = Exchange(
@@ -275,11 +277,11 @@ class Http1Protocol(asyncio.Protocol):
 
     def on_message_complete(self) -> None:
         """The request is complete."""
-        assert self._parser is not None
-        if self._parser.should_upgrade():
-            return
+        if self._head_bytes >= 0:
+            return  # it asks for an upgrade
         self._head_bytes = 0
-        self._cancel_timer()
+        if self._timer is not None:
+            self._cancel_timer()
         if self._newest is not None and not self._newest.is_complete:
             self._newest.more_body = False
             self._newest.notify()

@@ -26,6 +26,9 @@ Receive: TypeAlias = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send: TypeAlias = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 Header: TypeAlias = tuple[bytes, bytes]
 
+FIELDS = "mcpd.fields"
+"""The member of a scope of our own listener with the headers as a dict, which the request takes out."""
+
 JSON: Header = (b"content-type", b"application/json")
 EVENT_STREAM: Header = (b"content-type", b"text/event-stream")
 
@@ -90,7 +93,7 @@ class HttpRequest:
         self.path = path[len(root) :] if root and path.startswith(root) else path
 
         headers: list[Header] = scope["headers"]
-        self.headers: dict[bytes, bytes] = dict(headers)
+        self.headers: dict[bytes, bytes] = scope.pop(FIELDS, None) or dict(headers)
         self.repeated = _NONE
         if len(self.headers) != len(headers):
             self._join(headers)
