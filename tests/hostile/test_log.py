@@ -286,7 +286,7 @@ def test_without_a_way_that_never_waits_a_thread_does(pipe: tuple[int, int], mon
     from mcpd.cli import log
 
     out, into = pipe
-    monkeypatch.setattr(log, "_writer", lambda fd: (fd, None))
+    monkeypatch.setattr(log, "open_writer", lambda fd: (fd, None))
     writer = DescriptorWriter(into, most=1000)
     for number in range(2000):
         writer.put(b"%d %s\n" % (number, b"x" * 100))
