@@ -59,6 +59,11 @@ read_head = Decoder(Params).decode
 read_initialize = Decoder(InitializeParams).decode
 
 
+def written_identity(meta: RequestMeta) -> tuple[bytes, bytes]:
+    """Return the capabilities and the identity of a client as it wrote them, for a server that passes them on."""
+    return bytes(meta.client_capabilities), bytes(meta.client_info)
+
+
 # The phase of a connection, see `session.py`. Strings rather than an enum, which is slow to import.
 Phase: TypeAlias = 'Literal["new", "initializing", "initialized", "modern"]'
 

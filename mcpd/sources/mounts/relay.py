@@ -37,7 +37,7 @@ from mcpd.errors import (
     RequestTimeout,
     ToolError,
 )
-from mcpd.protocol.envelope import NAMES, Envelope
+from mcpd.protocol.envelope import NAMES, Envelope, written_identity
 from mcpd.protocol.jsonrpc import MALFORMED, encode
 from mcpd.protocol.methods import SUBJECTS
 from mcpd.protocol.printable import printable
@@ -234,7 +234,7 @@ class Relay:
         # Return the description of the client, cut to what can be passed on.
         client, meta = call.client, call.meta
         is_modern = call.version.is_modern and meta is not None
-        raw = (bytes(meta.client_capabilities), bytes(meta.client_info)) if is_modern and meta is not None else client
+        raw = written_identity(meta) if is_modern and meta is not None else client
         key = (raw, call.log_level)
         found = self._envelopes.get(key)
         if found is not None:
@@ -243,7 +243,7 @@ class Relay:
         capabilities = client.capabilities
         written: dict[str, Any] = {}
         if is_modern and meta is not None:
-            written = dict(read_members(meta.client_capabilities))
+            written = dict(read_members(written_identity(meta)[0]))
         else:
             written = dict(read_members(encode(table.get(self.version.name).shape(capabilities))))
         if self.settings.questions == "refuse":
