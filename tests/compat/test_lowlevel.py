@@ -183,7 +183,7 @@ def test_both_spellings_of_members() -> None:
     [
         (
             "from mcp.types import Nothing",
-            "mcp.types.Nothing is not supported by mcpd.compat; to run the server with the official SDK itself: --library always",
+            "mcp.types.Nothing is not supported by mcpd.compat; to run the server with the official SDK",
         ),
         ("import mcp.nothing", "mcp.nothing is not supported by mcpd.compat"),
         ("import mcp.types\nmcp.types.Nothing", "mcp.types.Nothing is not supported by mcpd.compat"),
