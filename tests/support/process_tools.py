@@ -13,7 +13,7 @@ import threading
 import time
 from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -109,6 +109,15 @@ def hold(ctx: SyncContext, mark: str = "") -> str:
     """C code that never lets go of the interpreter: no signal handler runs, and no `finally` block."""
     ctx.progress(os.getpid())
     return str(re.match(r"(a|a)*b", "a" * 200 + mark))
+
+
+@server.tool(process=True)
+async def swallow(ctx: Context) -> str:
+    """A coroutine that ignores its cancellation."""
+    await ctx.progress(os.getpid())
+    while True:
+        with suppress(asyncio.CancelledError):
+            await asyncio.Event().wait()
 
 
 @server.tool(process=True)

@@ -105,6 +105,31 @@ async def test_a_target_that_starts_threads(tmp_path: Path) -> None:
         assert len(os.listdir(f"/proc/{pid}/task")) == 2
 
 
+async def test_a_fork_that_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is an error of that call. Another one that runs is not disturbed."""
+    monkeypatch.setattr(os, "cpu_count", lambda: 2)
+    path, full = tmp_path / "crowded.py", tmp_path / "full"
+    path.write_text(
+        f"{SERVER}\nfork = os.fork\n\ndef limited() -> int:\n    if os.path.exists({str(full)!r}):\n"
+        "        raise BlockingIOError(11, 'no more processes')\n    return fork()\n\nos.fork = limited\n"
+        "\n@server.tool(process=True)\ndef waits(path: str) -> str:\n    open(path + '.began', 'x').close()\n"
+        "    while not os.path.exists(path):\n        pass\n    return 'waited'\n"
+    )
+    monkeypatch.setattr(os, "fork", os.fork)  # the target changes it
+    server = load(str(path))
+    assert server is not None
+    async with wire_to(server) as wire:
+        waits = wire.ask("tools/call", {"name": "waits", "arguments": {"path": str(tmp_path / "go")}})
+        await until((tmp_path / "go.began").exists)
+        full.touch()
+        result = await wire.call("where")
+        assert "its process has ended while it started" in result["content"][0]["text"]
+        full.unlink()
+        assert (await wire.text("where")).startswith("crowded ")
+        (tmp_path / "go").touch()
+        assert (await wire.answer(waits))["result"]["content"][0]["text"] == "waited"
+
+
 # -- without fork --------------------------------------------------------------------------------
 
 
