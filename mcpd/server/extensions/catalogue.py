@@ -2,7 +2,7 @@
 
 The search is for hosts that cannot search themselves. `tools/list` then has the pinned tools and three others, and
 every tool can still be called by its name. A call through `call_tool` becomes the call of that tool before rules,
-scopes, tasks and middleware see it. What a client can find is what it could list.
+scopes, tasks and middleware see it. Clients find only tools that they could list.
 """
 
 from __future__ import annotations
@@ -144,8 +144,8 @@ class Catalogue(Extension):
             return await run(handler, exchange, params, found)
         try:
             return await run(handler, exchange, params, found)
-        except (McpdError, KeyError) as error:  # without resources there is no handler
-            return failed(f"{params.name}: {error if isinstance(error, McpdError) else 'there are no resources'}")
+        except (McpdError, KeyError) as error:  # the handler is missing if a server never had resources
+            return failed(f"{params.name}: {error if isinstance(error, McpdError) else 'this server has no resources'}")
 
     # -- tools -------------------------------------------------------------------------------
 

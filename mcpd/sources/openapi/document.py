@@ -56,7 +56,7 @@ class Node(Struct, frozen=True):
 
 
 def resolved(content: Mapping[str, Any], resolver: Resolver) -> Node:
-    """Return what an object stands for, if it is a reference. Raises Unusable."""
+    """Return an object, or the object to which it refers. Raises Unusable."""
     for _ in range(_MOST_STEPS):
         reference = content.get("$ref")
         if not isinstance(reference, str):

@@ -78,7 +78,7 @@ def _decoded(response: HttpResponse) -> str:
 
 
 def _short(response: HttpResponse, most: int = _MOST_ERROR) -> str:
-    # The beginning of a body that explains an error, after a colon; "" if it is no text.
+    # The beginning of a body that explains an error, after a colon; "" if it is binary.
     if not response.body or encoding_of(response.media_type or "text/plain") == "binary":
         return ""
     text = printable_lines(_decoded(response).strip())

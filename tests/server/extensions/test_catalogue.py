@@ -188,6 +188,19 @@ async def test_tools_of_a_document_are_searched_and_own_ones_listed() -> None:
         await server.aclose()
 
 
+async def test_tools_of_a_mount_are_found_and_called() -> None:
+    upstream, server = make_server(tool_search="off"), Server("front", extensions=[Catalogue(tool_search="always")])
+    server.add_tool(lambda: "own", name="own", description="Own.")
+    server.mount("db", upstream)
+    async with memory_wire(server, MODERN) as wire:
+        assert await names(wire) == ["own", "db_hello", *OURS]
+        found = (await wire.call("search_tools", query="db_list_orders"))["structuredContent"]["tools"]
+        assert found[0]["name"] == "db_list_orders"
+        result = await wire.call("call_read_only_tool", name="db_list_orders", arguments={"status": "paid"})
+        assert json.loads(result["content"][0]["text"]) == ["paid"]
+    await server.aclose()
+
+
 def many(number: int) -> list[Tool]:
     verbs = ("create", "list", "update", "delete", "getAll")
     nouns = ("user", "issue", "repository", "pull_request", "team", "label", "webhook", "deploy_key", "gist", "release")
