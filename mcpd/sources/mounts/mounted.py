@@ -7,6 +7,7 @@ import logging
 import os
 import re
 from copy import copy
+from operator import is_not
 from typing import TYPE_CHECKING, Any, cast
 
 from msgspec.structs import replace
@@ -77,7 +78,7 @@ class Mounts(Extension):
         self._prefixes: dict[str, str] = {}
         self.only: tuple[str, ...] | None = None
         """The only mounts that are offered; None for everything."""
-        self._parts: dict[tuple[str, ...], tuple[object, Catalog]] = {}
+        self._parts: dict[tuple[tuple[str, ...] | None, str], tuple[list[object], Catalog]] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def bind(self, server: ExtensionHost) -> None:
@@ -95,22 +96,39 @@ class Mounts(Extension):
         return self.by_name
 
     def _part_for(self, exchange: Exchange) -> Catalog | None:
-        # Return what a request that names mounts may see.
-        names = exchange.call.session.opening.part or self.only
-        if names is None:
+        # Return what a request may see that names mounts, or whose user has lists of its own.
+        opening = exchange.call.session.opening
+        names = opening.part or self.only
+        own = [
+            upstream
+            for each in (self.by_name.values() if opening.principal else ())
+            if (upstream := each.for_user(opening.principal)) is not each
+        ]
+        if names is None and not own:
             return None
         catalog = self._host.catalog
         lists = ("tools", "resources", "templates", "prompts")
-        state = [catalog, *(getattr(catalog, each).generation for each in lists)]
-        kept = self._parts.get(names)
-        if kept is None or kept[0] != state:
-            part = copy(catalog)
+        state: list[object] = [catalog, *(getattr(catalog, each).generation for each in lists)]
+        state += [listed.entries for upstream in own for listed in upstream.lists.values()]
+        key = names, opening.principal if own else ""
+        kept = self._parts.get(key)
+        if kept is None or len(kept[0]) != len(state) or any(map(is_not, kept[0], state)):
+            part, replaced = copy(catalog), {each.name for each in own}
+
+            def keep(entry: Any) -> bool:
+                mount = getattr(entry, "mount", None)
+                return mount not in replaced and (names is None or mount in names)
+
             for each in lists:
-                listing = getattr(catalog, each).restricted(lambda entry: getattr(entry, "mount", None) in names)
+                listing = getattr(catalog, each).restricted(keep)
+                for upstream in own:
+                    for entry in getattr(entries_of(upstream), each) or ():
+                        if (names is None or upstream.name in names) and entry.key not in listing:
+                            listing.add(entry)
                 setattr(part, each, listing)
             if len(self._parts) >= _MOST_PARTS:
                 self._parts.clear()
-            kept = self._parts[names] = state, part
+            kept = self._parts[key] = state, part
         return kept[1]
 
     def admits(self, client: ClientIdentity) -> bool:
@@ -272,10 +290,16 @@ class Mounts(Extension):
 
         async def handle(exchange: Exchange, params: Any) -> Any:
             self._loop = exchange.peer.loop
-            await asyncio.gather(*(each.ready(exchange) for each in self.by_name.values()))
+            await asyncio.gather(*(self._ready(each, exchange) for each in self.by_name.values()))
             return await finished(handler(exchange, params))
 
         return handle
+
+    async def _ready(self, upstream: Upstream, exchange: Exchange) -> None:
+        await upstream.ready(exchange)
+        own = upstream.for_user(exchange.call.session.opening.principal)
+        if own is not upstream:
+            await own.ready(exchange)
 
     def _instructions(self, own: str | None, names: Collection[str] | None) -> str | None:
         # Add what the mounted servers say that are known, each under its name.

@@ -67,6 +67,9 @@ class _Passing:
         self._server = server
         self._mounts = mounts
 
+    def upstream_for(self, exchange: Exchange) -> Upstream:
+        return self.upstream.for_user(exchange.call.session.opening.principal)
+
     @property
     def upstream(self) -> Upstream:
         # A reload may have replaced it.
@@ -110,7 +113,7 @@ class _Passing:
 
             members = _read_members(exchange.call.raw or b"{}")
             try:
-                return await self.upstream.call(
+                return await self.upstream_for(exchange).call(
                     exchange,
                     lambda connection: forward(connection, method, members, exchange),
                     is_repeatable=method != "tools/call" or self._is_repeatable(params.name),
@@ -129,7 +132,8 @@ class _Passing:
         """Return a handler of a list, which has the entries as the server wrote them."""
 
         async def handle(exchange: Exchange, params: Any) -> Any:
-            listed = self.upstream.lists.get(method)
+            upstream = self.upstream_for(exchange)
+            listed = upstream.lists.get(method)
             if listed is None or not listed.page or listed.version is not exchange.call.version:
                 return await finished(ours(exchange, params))
             if listed.has_ui and not self._server.extensions[UI].admits(exchange.client):
@@ -137,7 +141,7 @@ class _Passing:
             if listed.raw is None:
                 member = LISTS[method][1]
                 members = {name: value for name, value in listed.page.items() if name != "nextCursor"}
-                entries = [raw for raw, _ in valid_entries(self.upstream, method)]
+                entries = [raw for raw, _ in valid_entries(upstream, method)]
                 listed.raw = Raw(encode({**members, member: entries}))
             return RawResult(raw=listed.raw)
 

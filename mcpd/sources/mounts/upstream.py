@@ -58,6 +58,7 @@ LONGEST_PAUSE = 30.0
 _MOST_FAILURES, _FAILURES_SECONDS = 5, 60.0
 MOST_INSTANCES = 32
 MOST_HOPS = 8
+_MOST_USERS = 256
 # How long lists of older servers are fresh, which say nothing about that.
 _LEGACY_SECONDS = 300.0
 
@@ -119,6 +120,8 @@ class Connection(Struct, eq=False):
     key: object
     calls: int = 0
     used_at: float = 0.0
+    is_over_http: bool = False
+    """Whether its client uses HTTP, where nobody may say that it has left."""
 
     @property
     def client(self) -> ClientConnection:
@@ -174,9 +177,16 @@ class Upstream:
         self._tasks: set[asyncio.Task[Any]] = set()
         self._refreshing: asyncio.Task[None] | None = None
         self._changed: set[str] = set()
+        self.is_private = settings.identity == "upstream"
+        """Whether its lists are for one user only: then each user has an `Upstream`, see `for_user`."""
+        self._users: dict[str, Upstream] = {}
+        # The user for whom lists are fetched.
+        self._principal = ""
         # The number of mounts that a request for lists has passed after this one.
         self._hops = 1
         self._is_closed = False
+        # Whether it is that of one user.
+        self._is_own = False
         # Whether the lists are those of a manifest, so that they have to be asked for once.
         self._is_remembered = False
 
@@ -189,12 +199,26 @@ class Upstream:
         for method, each in found.lists.items():
             if method in LISTS and each.version in SUPPORTED:
                 self.lists[method] = Listed(each.page, each.entries, table.get(each.version), until=float("inf"))
+                self.is_private = self.is_private or _says_private(each.page)
         self._is_remembered = True
         self.on_lists(self)
 
+    def for_user(self, principal: str) -> Upstream:
+        """Return the server as this user sees it; the same for all users if its lists are not private."""
+        if not principal or not self.is_private:
+            return self
+        found = self._users.get(principal)
+        if found is None:
+            if len(self._users) >= _MOST_USERS:
+                self._start(self._users.pop(next(iter(self._users))).aclose())
+            found = Upstream(self.name, self.target, self.settings, self.prefix, lambda _: None)
+            found.secrets, found._is_own = self.secrets, True
+            self._users[principal] = found
+        return found
+
     def _save(self) -> None:
         about = self.about
-        if about is None:
+        if about is None or self._is_own or self._principal:
             return
         lists = {
             method: manifest.ListManifest(each.page, each.entries, each.version.name)
@@ -346,6 +370,9 @@ class Upstream:
             self._close(connection)
         elif exchange is not None and key is exchange.call.session:
             exchange.peer.on_closed(lambda _: self._close(connection))
+        connection.is_over_http = key != _SHARED and exchange is not None and exchange.origin.transport == "http"
+        if connection.is_over_http and settings.instance_idle:
+            self._end_when_idle(connection)
         if self._is_remembered:
             self._is_remembered = False
             self._refresh(other, LISTS)
@@ -357,6 +384,16 @@ class Upstream:
     def _is_legacy(self) -> bool:
         known = self.about is not None and self.about.has_sessions
         return self.settings.protocol == "legacy" or (known and self.settings.protocol == "auto")
+
+    def _end_when_idle(self, connection: Connection) -> None:
+        loop = asyncio.get_running_loop()
+        left = connection.used_at + self.settings.instance_idle - loop.time()
+        if self._open.get(connection.key) is not connection:
+            return
+        if left <= 0 and not connection.calls:
+            self._close(connection)
+        else:
+            loop.call_later(max(left, 1.0), self._end_when_idle, connection)
 
     def _make_room(self) -> None:
         if len(self._open) + len(self._opening) < MOST_INSTANCES:
@@ -397,6 +434,8 @@ class Upstream:
             task.cancel()
         for connection in list(self._open.values()):
             self._close(connection)
+        if self._users:
+            await asyncio.gather(*(each.aclose() for each in self._users.values()))
         if self._tasks:
             await asyncio.wait(list(self._tasks))
 
@@ -459,6 +498,7 @@ class Upstream:
         if hops and (self._refreshing is not None or hops >= MOST_HOPS):
             return  # mounts go in a circle: this request is a part of the one that is waited for
         self._hops = hops + 1
+        self._principal = "" if exchange is None else exchange.call.session.opening.principal
         try:
             async with asyncio.timeout(self.settings.start_timeout):
                 connection = await self.connection(exchange)
@@ -520,6 +560,10 @@ class Upstream:
             if connection.client.is_lost:
                 return
             page, entries = {}, self.lists[method].entries if method in self.lists else []
+        if _says_private(page):
+            self.is_private = True
+            if self._principal and not self._is_own:
+                page, entries = {}, []  # it is asked again for this user alone
         self.lists[method] = Listed(page, entries, connection.session.version)
         self.lists[method].until = loop.time() + self._fresh_seconds(connection, method)
         if method == "tools/list":
@@ -567,6 +611,11 @@ def hops_of(exchange: Exchange) -> int:
 
 
 _read_head = Decoder(dict[str, Any]).decode
+
+
+def _says_private(page: Mapping[str, Raw]) -> bool:
+    # Spec: 2026-07-28 server/utilities/caching: such a result "MUST NOT be shared" between users.
+    return bytes(page.get("cacheScope", b"")) == b'"private"'
 
 
 def _entries(listed: Listed | None) -> list[bytes] | None:

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from support.http_peer import serving
 from support.wires import LEGACY, MODERN, memory_wire
 
-from mcpd import Client, Server
+from mcpd import CallNext, Client, MiddlewareRequest, Principal, Server
 from mcpd.errors import ConfigurationError, HttpError, RemoteError
+from mcpd.protocol.types.features import ListToolsResult
 from mcpd.sources.mounts.mounted import offer_only
+from mcpd.sources.mounts.passing import server_of
+from mcpd.sources.mounts.targets import Wanted
+from mcpd.transports.authentication import RequestHeaders
+from mcpd.transports.guards import Access
 
 BOTH = pytest.mark.parametrize("version", [LEGACY[-1], MODERN])
 
@@ -93,3 +100,38 @@ async def test_only_some_mounts_are_offered() -> None:
         assert [each["name"] for each in tools] == ["b_who"]
         assert (await wire.error("tools/call", {"name": "who"}))["code"] == -32602
     await server.aclose()
+
+
+@pytest.mark.parametrize("is_alone", [False, True])
+async def test_private_lists_reach_one_user_only(is_alone: bool) -> None:
+    """MNT-26: each user gets the list that was made for it, and calls by it, also of a single mount."""
+    asked = 0
+    up = make_server("up")
+
+    @up.middleware("tools/list")
+    async def mine(request: MiddlewareRequest, call_next: CallNext) -> Any:
+        nonlocal asked
+        asked += 1
+        page: Any = await call_next(request)
+        tools = [replace(each, name=f"{each.name}{asked}") for each in page.tools]
+        return ListToolsResult(tools=tools, ttl_ms=60_000, cache_scope="private")
+
+    if is_alone:
+        server = server_of([Wanted("up", up)])  # type: ignore[arg-type]
+    else:
+        server = Server("front")
+        server.mount("up", up)
+
+    async def authenticate(headers: RequestHeaders) -> Principal:
+        return Principal(headers.get("authorization") or "")
+
+    async with AsyncExitStack() as stack:
+        stack.push_async_callback(server.aclose)
+        served = await stack.enter_async_context(serving(server, access=Access(authenticate=authenticate)))
+        lists = {}
+        for user in ("ann", "bob", "ann", "bob"):
+            client = Client(served.listener.url, headers={"Authorization": user})
+            async with client:
+                (name,) = (each.name for each in await client.list_tools())
+                assert lists.setdefault(user, name) == name
+        assert lists["ann"] != lists["bob"]
