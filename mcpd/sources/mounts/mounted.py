@@ -285,6 +285,8 @@ class Mounts(Extension):
                 return result
 
             return begin
+        if method == "resources/read":
+            return lambda exchange, params: handler(exchange, self._with_whole_uri(params))
         if method not in METHODS or not METHODS[method].is_list:
             return handler
 
@@ -294,6 +296,16 @@ class Mounts(Extension):
             return await finished(handler(exchange, params))
 
         return handle
+
+    def _with_whole_uri(self, params: Any) -> Any:
+        # The script of a View names resources as its own server does. That is served if only one server has them.
+        catalog, uri = self._host.catalog, params.uri
+        active = frozenset(catalog.extensions)
+        if not isinstance(uri, str) or catalog.has_resource(uri, active):
+            return params
+        prefixes = [each.prefix for each in self.by_name.values() if each.prefix.is_used]
+        found = [whole for prefix in prefixes if catalog.has_resource(whole := prefix.uri(uri), active)]
+        return replace(params, uri=found[0]) if len(found) == 1 else params
 
     async def _ready(self, upstream: Upstream, exchange: Exchange) -> None:
         await upstream.ready(exchange)
@@ -316,7 +328,7 @@ class Mounts(Extension):
         self._loop = asyncio.get_running_loop()
         for upstream in self.by_name.values():
             if upstream.settings.eager:
-                await upstream.ready()
+                upstream.begin()
 
     async def list_once(self) -> None:
         """Start the mounted servers, fetch their lists, and end them."""

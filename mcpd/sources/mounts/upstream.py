@@ -295,6 +295,18 @@ class Upstream:
         found = self._open.get(self._key(exchange))
         return await self._opened(exchange) if found is None else found
 
+    def begin(self) -> None:
+        """Start the server before the first request."""
+        self._start(self._begin())
+
+    async def _begin(self) -> None:
+        with suppress(Unavailable):
+            connection = await self.connection()
+            if self._refreshing is not None:
+                await asyncio.shield(self._refreshing)
+            if self._key(None) != connection.key or (self.about is not None and self.about.has_sessions):
+                self._close(connection)  # each client has an instance of its own
+
     def _key(self, exchange: Exchange | None) -> object:
         has_sessions = self.about is None or self.about.has_sessions or self.settings.protocol == "legacy"
         mode = self.settings.instances or ("client" if has_sessions else "shared")

@@ -121,6 +121,21 @@ async def test_uris_in_results_can_be_read(version: str) -> None:
 
 
 @BOTH
+async def test_a_uri_without_prefix_is_read_if_one_server_has_it(version: str) -> None:
+    """Scripts of Views contain such URIs."""
+    server = Server("front")
+    server.mount("a", make_server("one"))
+    server.mount("b", make_server("two"))
+    server.mount("c", Server("three"))
+    async with opened(server, version) as wire:
+        await wire.request("resources/list")
+        assert (await wire.error("resources/read", {"uri": "notes://all"}))["code"] in (-32602, -32002)
+        server.extensions["mcpd/mounts"].remove("b")  # type: ignore[attr-defined]
+        (contents,) = (await wire.result("resources/read", {"uri": "notes://all"}))["contents"]
+        assert contents["text"] == "notes of one"
+
+
+@BOTH
 async def test_a_completion_finds_its_server(version: str) -> None:
     server = Server("front")
     server.mount("a", make_server("one"))
