@@ -113,8 +113,10 @@ def _is_own(word: str) -> bool:
     place, attribute = split(word)
     if attribute or os.path.isdir(word) or (place.endswith(".py") and os.path.isfile(place)):
         return True
-    beside = os.path.join(os.path.dirname(sys.executable), word)
-    if os.sep in word or word.startswith("python") or not os.path.exists(beside):
+    from shutil import which
+
+    is_beside = os.path.exists(os.path.join(os.path.dirname(sys.executable), word))
+    if os.sep in word or word.startswith("python") or not (is_beside or which(word) is None):
         return False
     from .programs import find_command
 

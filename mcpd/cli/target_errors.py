@@ -130,8 +130,8 @@ def why_unknown(target: str, place: str, attribute: str) -> str:
         return f"{place}: no such file; only a shell expands ~, so write {os.path.expanduser(place)}"
     if not os.path.dirname(place) and shutil.which(place):
         return (
-            f"{place} is a command; mcpd serve only serves commands of Python packages that are installed beside mcpd. "
-            f"Any command works with mcpd list -- {place} … and mcpd install HOST -- {place} …"
+            f"{place} is a command, but not of a Python package that is installed beside mcpd. Any command works after "
+            f"--: mcpd serve -- {place} …, mcpd install HOST -- {place} …"
         )
 
     near = near_target(place, attribute)

@@ -332,6 +332,8 @@ class Mounts(Extension):
 
     async def list_once(self) -> None:
         """Start the mounted servers, fetch their lists, and end them."""
+        for upstream in self.by_name.values():
+            upstream.lists.clear()  # of an earlier start
         try:
             await asyncio.gather(*(each.ready() for each in self.by_name.values()))
         finally:
