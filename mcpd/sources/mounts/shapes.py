@@ -22,6 +22,7 @@ from mcpd.errors import (
     ToolError,
     UrlElicitationRequired,
 )
+from mcpd.protocol.envelope import SERVER_INFO
 from mcpd.protocol.jsonrpc import MALFORMED, encode, is_object
 from mcpd.protocol.methods import METHODS
 from mcpd.protocol.types.base import ClientCapabilities, ListChanged, RawResult, Result
@@ -139,6 +140,12 @@ def _reshaped(raw: Raw, method: str, call: Call, version: Version, prefix: Prefi
     elif not call.version.is_modern:
         for name in _MODERN_ONLY:
             members.pop(name, None)
+        meta = members.get("_meta")
+        known = _read(meta) if isinstance(meta, Raw) else meta
+        if isinstance(known, dict) and known.pop(SERVER_INFO, None) is not None:
+            members["_meta"] = known
+            if not known:
+                del members["_meta"]
         _shape_structured(members, call.version)
     return Raw(encode(members))
 

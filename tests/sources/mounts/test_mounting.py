@@ -216,6 +216,17 @@ async def test_a_single_server_is_passed_through(version: str) -> None:
         assert frames[0] == frames[1]
 
 
+async def test_results_of_a_newer_server_have_the_shape_of_the_version_of_the_client() -> None:
+    """MNT-20: a client of an older version gets nothing of what only newer ones have in results."""
+    up = make_server("up")
+    server = alone(up, MountSettings(protocol="modern"))
+    async with opened(server, LEGACY[-1]) as wire, memory_wire(up) as direct:
+        await direct.open(LEGACY[-1])
+        for name in ("who", "links", "unknown"):
+            answers = [await each.request("tools/call", {"name": name}, id=name) for each in (wire, direct)]
+            assert answers[0] == answers[1]
+
+
 @BOTH
 async def test_an_unknown_method_goes_to_a_single_server(version: str) -> None:
     up = make_server("up")
