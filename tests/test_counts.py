@@ -123,12 +123,12 @@ async def test_a_call_takes_no_more_than_recorded(
 
 # (in a session, what the client sends beside a call): what is counted of one POST.
 POSTS: list[tuple[bool, str, Most]] = [
-    (True, "nothing", (79.5, 0, 4.5, 4)),
-    (False, "nothing", (73.5, 0, 4.5, 4)),
-    (True, "a token", (87.5, 0, 4.5, 4)),
-    (False, "a token", (81.5, 0, 4.5, 4)),
-    (True, "a wish for progress", (148.5, 0, 4.5, 4)),
-    (False, "a wish for progress", (108.5, 0, 4.5, 4)),
+    (True, "nothing", (77.5, 0, 4.5, 4)),
+    (False, "nothing", (71.5, 0, 4.5, 4)),
+    (True, "a token", (85.5, 0, 4.5, 4)),
+    (False, "a token", (79.5, 0, 4.5, 4)),
+    (True, "a wish for progress", (146.5, 0, 4.5, 4)),
+    (False, "a wish for progress", (106.5, 0, 4.5, 4)),
 ]
 
 
