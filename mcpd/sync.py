@@ -19,7 +19,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from mcpd.client import Callbacks, client as awaited, group as awaited_group
-from mcpd.client.blocking import BlockingCalls, BlockingClient, parameters_of
+from mcpd.client.blocking import BlockingCalls, BlockingClient, blocking, parameters_of
 from mcpd.client.callbacks import run_in_thread, settled
 from mcpd.client.group import Collision
 from mcpd.client.target import Target
@@ -60,6 +60,8 @@ class ClientGroup(BlockingCalls[awaited_group.ClientGroup]):
     ) -> None:
         of = (lambda name: callbacks) if isinstance(callbacks, Callbacks) else callbacks
         super().__init__(awaited_group.ClientGroup(servers, lambda name: _in_threads(of(name)), **options))
+
+    list_tasks = blocking(awaited_group.ClientGroup.list_tasks)
 
     @property
     def errors(self) -> dict[str, McpdError]:

@@ -101,6 +101,7 @@ def test_options_beside_http(bare: Path, options: str, extra: str) -> None:
         ("from fastmcp import FastMCP", "compat"),
         ("from mcp.server.fastmcp import FastMCP", "compat"),
         ("import mcpd.compat; mcpd.compat.install(); import fastmcp", "compat"),
+        ("import mcpd; server = mcpd.Server('a', task_store='redis://127.0.0.1')", "redis"),
         ("import mcpd\n@mcpd.Server('a').tool(input_schema={'type': 'object'})\ndef a(given: dict): ...", "schema"),
     ],
 )

@@ -251,6 +251,21 @@ class BlockingCalls(Generic[AnyClient]):
     complete = blocking(Client.complete)
     set_log_level = blocking(Client.set_log_level)
 
+    def start_tool(
+        self,
+        name: str,
+        arguments: Mapping[str, Any] | Raw | None = None,
+        *,
+        on_progress: OnProgress | None = None,
+        timeout: float | None | Literal["default"] = "default",
+    ) -> BlockingTaskHandle:
+        """Call a tool, and return the handle of its task as soon as the server has created it.
+
+        `on_progress` runs on the client's thread, so it must not block. See `mcpd.Client.start_tool`.
+        """
+        start = partial(self._client.start_tool, name, arguments, on_progress=on_progress, timeout=timeout)
+        return BlockingTaskHandle(self._thread.run(start), self._thread)
+
     def tool_functions(
         self, *names: str, timeout: float | None | Literal["default"] = "default"
     ) -> list[ToolFunction[Any]]:
@@ -303,21 +318,6 @@ class BlockingClient(BlockingCalls[OneClient], ServerDetails):
     ping = blocking(Client.ping)
     request = blocking(Client.request)
     list_tools_as_sent = blocking(Client.list_tools_as_sent)
-
-    def start_tool(
-        self,
-        name: str,
-        arguments: Mapping[str, Any] | Raw | None = None,
-        *,
-        on_progress: OnProgress | None = None,
-        timeout: float | None | Literal["default"] = "default",
-    ) -> BlockingTaskHandle:
-        """Call a tool, and return the handle of its task as soon as the server has created it.
-
-        `on_progress` runs on the client's thread, so it must not block. See `mcpd.Client.start_tool`.
-        """
-        start = partial(self._client.start_tool, name, arguments, on_progress=on_progress, timeout=timeout)
-        return BlockingTaskHandle(self._thread.run(start), self._thread)
 
     def resume_task(self, task_id: str) -> BlockingTaskHandle:
         """Return the handle of a task that was started earlier, perhaps by another process."""

@@ -317,6 +317,12 @@ class ClientConnection:
             request.restart(self.loop.time(), is_stopped=is_held or bool(self._answering))
             self._schedule_timeouts(request.deadline)
 
+    def carried_by(self, request_id: Id, task: asyncio.Task[Any]) -> None:
+        """Take the outcome of a request from this task without an interruption: it carries the request."""
+        request = self.session.pending.get(request_id)
+        if request is not None:
+            request.carrier = task
+
     def _restart_clocks(self) -> None:
         now, is_stopped = self.loop.time(), bool(self._answering)
         for request in self.session.pending:

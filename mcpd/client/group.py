@@ -11,9 +11,10 @@ import asyncio
 import logging
 import os
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from itertools import product
 from random import uniform
-from typing import Any, Literal, Self, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, TypeVar
 
 from msgspec import Raw, Struct
 from msgspec.structs import replace
@@ -45,6 +46,10 @@ from .limits import ClientLimits
 from .names import Prefix, server_names
 from .session import OnProgress
 from .target import Target
+
+if TYPE_CHECKING:
+    from mcpd.protocol.types.tasks import DetailedTask
+    from .tasks import TaskHandle
 
 T = TypeVar("T")
 log = logging.getLogger("mcpd.client")
@@ -506,6 +511,28 @@ class ClientGroup(ToolCalls):
         member, own = await self._lists.owner("tool", name)
         result = await member.connected_client().call_tool(own, arguments, on_progress=on_progress, timeout=timeout)
         return replace(result, content=[member.prefix.content(block) for block in result.content])
+
+    async def start_tool(
+        self,
+        name: str,
+        arguments: Mapping[str, Any] | Raw | None = None,
+        *,
+        on_progress: OnProgress | None = None,
+        timeout: float | None | Literal["default"] = "default",
+    ) -> TaskHandle:
+        """Call a tool of its server, and return the handle of its task. See `Client.start_tool`."""
+        member, own = await self._lists.owner("tool", name)
+        handle = await member.connected_client().start_tool(own, arguments, on_progress=on_progress, timeout=timeout)
+        handle.change_block = member.prefix.content
+        return handle
+
+    async def list_tasks(self) -> dict[str, list[DetailedTask]]:
+        """Return the tasks of all connected servers that list any, by the names of the servers. See `Tasks.list`."""
+        found: dict[str, list[DetailedTask]] = {}
+        for name, client in self.clients.items():
+            with suppress(LocalProtocolError):  # it has no list of tasks
+                found[name] = await client.tasks.list()
+        return found
 
     # -------------------------------------------------------------------------------------- resources
 

@@ -219,6 +219,8 @@ class TaskHandle:
         self._task = first
         # Whether the server has just sent this state. A resumed task has none yet.
         self._is_current = bool(first.created_at) or not first.task_id
+        self.change_block: Callable[[Any], Any] | None = None
+        """Called with each block of the result's content; `ClientGroup` puts its names into them."""
         self._on_progress = on_progress
         self._progress: tuple[float, float | None] = (0.0, None)
 
@@ -257,9 +259,12 @@ class TaskHandle:
         """
         raw = await self.outcome()
         try:
-            return _read_result(raw)
+            result = _read_result(raw)
         except MALFORMED as error:
             raise ProtocolError(f"The result of the task is invalid: {explain(error)}") from None
+        if self.change_block is not None:
+            result.content = list_of(map(self.change_block, result.content))
+        return result
 
     async def outcome(self) -> Raw:
         """Wait for the end of the task like `result`, and return the raw result."""

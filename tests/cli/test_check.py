@@ -169,6 +169,29 @@ def test_every_decorator_that_fails_is_a_problem(run: Run, tmp_path: Path) -> No
     assert not (tmp_path / "lock.json").exists()
 
 
+@pytest.mark.parametrize(
+    ("url", "problem"),
+    [
+        ("postgres://db/tasks", "expected a URL that begins with one of memory://, sqlite://"),
+        ("sqlite://tasks.db", "write sqlite:///path/to/file"),
+        ("redis://127.0.0.1:x/0", "redis://HOST:PORT/0"),
+        ("sqlite:///nowhere/tasks.db", ""),
+        ("memory://", ""),
+    ],
+)
+@pytest.mark.parametrize("place", ["code", "file"])
+def test_the_store_of_tasks_is_judged(run: Run, tmp_path: Path, place: str, url: str, problem: str) -> None:
+    """In the code and in mcpd.toml; nothing is created or connected to."""
+    (tmp_path / "tools").mkdir()
+    (tmp_path / "tools" / "one.py").write_text("async def one() -> str:\n    return ''\n")
+    (tmp_path / "mcpd.toml").write_text(f'[serve]\ntask-store = "{url}"\n' if place == "file" else "")
+    (tmp_path / "server.py").write_text(f"from mcpd import Server\nserver = Server('a', task_store='{url}')\n")
+    found = run("server.py" if place == "code" else ".")
+    assert found.returncode == (1 if problem else 0), found.stderr
+    assert ("task_store: backplane" in found.stderr) is bool(problem)
+    assert problem in found.stderr
+
+
 def test_what_decorators_refused_is_told_before_what_ends_the_import(run: Run, tmp_path: Path) -> None:
     (tmp_path / "wrong.py").write_text(f"{WRONG}\nraise ValueError('at the end')\n")
     found = run("wrong.py")

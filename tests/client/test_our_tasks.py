@@ -13,7 +13,7 @@ from support.http_peer import serving
 from support.task_stage import LEGACY_TASKS, TaskStage
 
 from mcpd import Callbacks, Client, ClientGroup, ElicitFormParams, ElicitResult, RemoteError, TaskCancelled
-from mcpd.protocol.types.features import TextContent
+from mcpd.protocol.types.features import ResourceLink, TextContent
 
 Open = Callable[..., AbstractAsyncContextManager[Client]]
 Reach = Callable[[TaskStage], AbstractAsyncContextManager[Any]]
@@ -140,11 +140,24 @@ async def test_what_is_notified_is_not_polled() -> None:
 @both
 async def test_a_group_follows_tasks(version: str | None) -> None:
     stage = TaskStage()
+
+    @stage.server.tool(task="required")
+    async def picture() -> ResourceLink:
+        return ResourceLink(uri="file:///picture.png", name="picture")
+
     try:
         callbacks = Callbacks(elicit_form=give_a_name)
         async with ClientGroup({"studio": stage.server}, callbacks, version=version) as group:
             assert words(await group.call_tool("studio_ask")) == "Who"
-            handle = await group.client("studio").start_tool("both")
+            handle = await group.start_tool("studio_both")
             assert words(await handle.result()) == "A and B"
+            if version is None:
+                assert await group.list_tasks() == {"studio": []}
+            handle = await group.start_tool("studio_picture")
+            (block,) = (await handle.result()).content
+            assert isinstance(block, ResourceLink)
+            assert block.uri == "studio+file:///picture.png"
+            waiting = await group.start_tool("studio_work")
+            assert waiting.id in [task.task_id for task in (await group.list_tasks())["studio"]]
     finally:
         await stage.end()

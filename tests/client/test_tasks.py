@@ -403,6 +403,29 @@ async def test_over_http(*, listens: bool) -> None:
         )
 
 
+async def test_a_call_over_http_that_is_cancelled_while_it_becomes_a_task() -> None:
+    """Its response was under way when the client left. Nobody else would ever stop the task."""
+
+    async def answer(asked: Asked, write: Write) -> None:
+        if asked.rpc == "tools/call":
+            called.set()
+            await left.wait()
+            await write(reply(200, result(asked, created())))
+        else:
+            await write(reply(200, result(asked, {"resultType": "complete"})))
+
+    called, left = asyncio.Event(), asyncio.Event()
+    async with http_scripted(http_modern(answer)) as server, Client(server.url, ASKED) as client:
+        calling = asyncio.create_task(client.call_tool("render"))
+        await called.wait()
+        calling.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await calling
+        left.set()
+        await until(lambda: server.asked[-1].rpc == "tasks/cancel")
+        assert server.asked[-1].headers["mcp-name"] == "t-1"
+
+
 # ------------------------------------------------------------------------------------- 2025-11-25
 
 TASKS = {"list": {}, "cancel": {}, "requests": {"tools": {"call": {}}}}

@@ -6,7 +6,7 @@ import logging
 import os
 import shlex
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import closing, nullcontext, redirect_stdout
 from importlib.metadata import packages_distributions
 from traceback import walk_stack
@@ -27,8 +27,10 @@ from mcpd.errors import NAMESAKE, ConfigurationError, collecting
 from mcpd.protocol.defaults import DEMO
 from mcpd.protocol.printable import printable
 from mcpd.server.checks import token_problems
+from mcpd.server.extensions.serving import configure
 from mcpd.server.registry.entries import Problem
 from mcpd.server.settings import command_options
+from mcpd.sources.configuration import serve_keys
 from mcpd.sources.scaffold import write_folder
 from mcpd.testing.approval import KINDS, Change, check_lock, offerings, write_lock
 
@@ -169,7 +171,19 @@ def _load(found: Found, no_compat: bool, library: str, arguments: tuple[str, ...
     left_out = prepare_scripts([found])
     server, _ = load_caught(found, arguments, is_compatible=not no_compat, left_out=left_out, library=library)
     list_offers(server)
+    if found.configuration is not None:
+        _configure(server, found.configuration.serve)
     return server
+
+
+def _configure(server: Server, values: Mapping[str, Any]) -> None:
+    # Set the options of extensions in the [serve] table of mcpd.toml.
+    options: dict[str, dict[str, Any]] = {}
+    for key, value in values.items():
+        id, name, _, _ = serve_keys()[key]
+        if id:
+            options.setdefault(id, {})[name] = value
+    configure(server.extensions, options)
 
 
 def _refusal(target: str | None, error: Exception) -> Problem:

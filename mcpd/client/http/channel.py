@@ -153,6 +153,8 @@ _FALL_BACK = (400, 404, 405)
 _MODERN_ERRORS = (MethodNotFound.code, HeaderMismatch.code, MissingCapability.code, UnsupportedVersion.code)
 
 _CANCELLED = "notifications/cancelled"
+# Seconds for which the response to a cancelled call may still arrive.
+_LATE_SECONDS = 2.0
 _INITIALIZED = "notifications/initialized"
 # Seconds that the first request waits for the stream of the session. Some servers never send its head.
 _LISTENING_SECONDS = 1.0
@@ -192,9 +194,26 @@ class HttpChannel:
         """Send a request and deliver its response. Without a response, the receiver is notified of the reason."""
         if not self._may_request.is_set():
             await self._may_request.wait()
+        message = OutgoingMessage(frame, request_id, method, heading)
+        if method != "tools/call":
+            await self._carry(message)
+            return
+        carrying = self._start(self._carry(message))
+        if self._inbound is not None:
+            self._inbound.carried_by(request_id, carrying)
+        try:
+            await asyncio.shield(carrying)
+        except asyncio.CancelledError:
+            # The server may have made a task of the call, which then must be cancelled: its response may be under way.
+            if self._pool.stop_sending(carrying):
+                asyncio.get_running_loop().call_later(_LATE_SECONDS, carrying.cancel)
+            else:
+                carrying.cancel()
+            raise
+
+    async def _carry(self, message: OutgoingMessage) -> None:
         async with self._slots:
-            message = OutgoingMessage(frame, request_id, method, heading)
-            await self._attempt(partial(self._request, message), request_id)
+            await self._attempt(partial(self._request, message), message.id)
 
     async def _request(self, message: OutgoingMessage) -> None:
         assert self._inbound is not None
@@ -220,7 +239,8 @@ class HttpChannel:
             inbound.failed(request_id, error)
         except Exception as error:
             # Functions of the program return header fields, and may raise anything.
-            log.exception("a message over HTTP failed")
+            if request_id is None or inbound.waits_for(request_id):
+                log.exception("a message over HTTP failed")
             inbound.failed(request_id, TransportError(f"{self._pool.name}: {type(error).__name__}: {error}"))
 
     async def _initialize(self, message: OutgoingMessage, inbound: Inbound) -> None:

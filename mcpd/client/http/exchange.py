@@ -261,6 +261,8 @@ class Inbound:
         self.closed = receiver.closed
         self.hold: Callable[[Id, bool], None] = getattr(receiver, "hold", lambda request_id, is_held: None)
         """Stops the clock of a request while it waits for somebody other than the server, or starts it again."""
+        self.carried_by: Callable[[Id, asyncio.Task[None]], None] = getattr(receiver, "carried_by", lambda *_: None)
+        """Names the task that carries a request, if it is not the task that waits for the response."""
         self._pool = pool
         # Seconds to wait for the end of a stream after its response. Halved for each stream that stays open.
         self._end_seconds = _AFTER_ANSWER_SECONDS

@@ -19,6 +19,7 @@ import zlib
 from collections.abc import Callable, Iterator, Mapping
 from io import BytesIO
 from typing import Any, TypeAlias, cast
+from weakref import WeakKeyDictionary
 
 import aiohttp
 from aiohttp.abc import AbstractResolver
@@ -137,6 +138,17 @@ class HttpPool:
             self._permanent_redirects[url] = following
         return following
 
+    def stop_sending(self, task: asyncio.Task[Any]) -> bool:
+        """Close the client's direction of the connection of a task's request, so that the server cancels it.
+
+        A response that is under way still arrives. Returns False if that is not possible, as with TLS.
+        """
+        transport = _transports.get(task)
+        if transport is None or transport.is_closing() or not transport.can_write_eof():
+            return False
+        transport.write_eof()
+        return True
+
     async def aclose(self) -> None:
         session, self._session = self._session, None
         if session is not None:
@@ -209,6 +221,10 @@ class _IdleGuard(asyncio.Protocol):
         self._inner.resume_writing()
 
 
+# The connection that the latest request of each task uses.
+_transports: WeakKeyDictionary[asyncio.Task[Any], asyncio.Transport] = WeakKeyDictionary()
+
+
 class _CheckedPool:
     async def connect(self, *args: Any, **options: Any) -> aiohttp.connector.Connection:
         # Return a connection that is new, or silent. Raises the errors of aiohttp.
@@ -217,6 +233,9 @@ class _CheckedPool:
             transport = connection.transport
             if transport is None:
                 return connection  # just lost; aiohttp raises the error
+            task = asyncio.current_task()
+            if task is not None:
+                _transports[task] = transport
 
             watched = transport.get_protocol()
             if not isinstance(watched, _IdleGuard):

@@ -364,10 +364,7 @@ def open_backplane(url: str, server_name: str) -> Backplane:
     if scheme == "sqlite":
         from .sqlite import SqliteBackplane
 
-        path = unquote(url[len("sqlite://") :])
-        if not path.startswith("/"):
-            raise ConfigurationError(f"backplane {url}: write sqlite:///path/to/file, with an absolute path")
-        return SqliteBackplane(path)
+        return SqliteBackplane(_path_of(url))
 
     try:
         from .redis import RedisBackplane
@@ -376,6 +373,21 @@ def open_backplane(url: str, server_name: str) -> Backplane:
 
     plain, namespace = _without_namespace(url)
     return RedisBackplane(plain, namespace or namespace_of(server_name))
+
+
+def check_backplane(url: str) -> None:
+    """Raise ConfigurationError for a URL that cannot be opened here. Nothing is created or connected to."""
+    if url.startswith("sqlite://"):
+        _path_of(url)
+    else:
+        open_backplane(url, "")  # connects when the first command is sent
+
+
+def _path_of(url: str) -> str:
+    path = unquote(url[len("sqlite://") :])
+    if not path.startswith("/"):
+        raise ConfigurationError(f"backplane {url}: write sqlite:///path/to/file, with an absolute path")
+    return path
 
 
 def namespace_of(server_name: str) -> str:

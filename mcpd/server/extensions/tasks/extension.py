@@ -10,11 +10,12 @@ import os
 from collections.abc import Callable, Coroutine, Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
-from mcpd.errors import RegistrationError
+from mcpd.errors import ConfigurationError, RegistrationError
 from mcpd.protocol.envelope import ClientIdentity
 from mcpd.protocol.types.base import Meta
 from mcpd.server.context.exchange import Exchange
 from mcpd.server.extensions.base import Extension, ExtensionHost, Method, ToolAddition
+from mcpd.server.registry.entries import Problem
 from .settings import TASKS, TaskSettings, TaskTool
 
 if TYPE_CHECKING:
@@ -133,6 +134,17 @@ class TasksExtension(Extension):
         return self._counted[1]
 
     # -- for the server ----------------------------------------------------------------------
+
+    def problems(self) -> list[Problem]:
+        """Return a problem if tasks cannot be kept where `task_store` says."""
+        if isinstance(self.task_store, str):
+            from mcpd.server.backplane.node import check_backplane
+
+            try:
+                check_backplane(self.task_store)
+            except ConfigurationError as error:
+                return [Problem("task_store", str(error))]
+        return []
 
     def bind(self, server: ExtensionHost) -> None:
         """Add the extension to a server, without announcing it."""
