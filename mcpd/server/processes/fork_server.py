@@ -1,7 +1,7 @@
 """The fork server: a process that has imported the target, has no other threads, and forks workers.
 
 Workers therefore start within milliseconds and share the memory of the import. If importing the target starts threads,
-forking is not safe: then it says so, and the server starts new interpreters.
+forking is not safe: the server is notified, and starts new interpreters.
 """
 
 from __future__ import annotations

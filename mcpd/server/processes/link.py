@@ -106,7 +106,7 @@ class ServerLink:
                 self.send(message)
 
     def _say_progress(self, message: Ask) -> None:
-        # What comes too fast is held back, until the next thing is sent or a moment later.
+        # Hold back progress that comes too fast, until something else is sent or a moment has passed.
         now = time.monotonic()
         self._may_send = min(_PROGRESS_RATE, self._may_send + (now - self._counted) * _PROGRESS_RATE)
         self._counted = now

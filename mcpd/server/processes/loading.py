@@ -1,4 +1,4 @@
-"""What a new process does first: it connects to the server, and imports the target as the server has done.
+"""The start of a new process: it connects to the server, and imports the target as the server has done.
 
 Standard input is empty and standard output is standard error, so that nothing that a tool prints gets into the
 protocol.

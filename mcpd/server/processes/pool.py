@@ -132,7 +132,7 @@ class Pool:
         return worker
 
     async def _is_ready(self, worker: Worker) -> bool:
-        # Wait for the first message of a new worker. Returns False if another one has to be started.
+        # Wait for the first message of a new worker. Returns False if another one must be started.
         if worker.pid:
             return True
         try:
