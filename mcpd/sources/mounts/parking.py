@@ -50,6 +50,15 @@ class Asker(Protocol):
     async def send_alone(self, method: str, members: dict[str, Any], flight: Flight) -> Raw:
         """Send a request, and return its result, when no other call can be confused with it."""
 
+    def park(self) -> None:
+        """Keep the instance for a call whose client has to answer."""
+
+    def unpark(self) -> None:
+        """The client of a call has answered, or will not."""
+
+    def release(self) -> None:
+        """A call that was parked has ended."""
+
     async def ask_client(self, exchange: Exchange, method: str, params: Raw) -> Raw:
         """Ask the client of a session a question."""
 
@@ -94,6 +103,8 @@ class ParkedCall(Flight):
     wake: asyncio.Event | None = None
     timer: asyncio.TimerHandle | None = None
     owner: object = None
+    # The connection that it runs on; a retry may arrive on another one.
+    asker: Asker | None = None
 
     async def ask(self, relay: Asker, asked: ServerRequest) -> Any:
         """Keep a question until a request of the client brings its answer."""
@@ -177,7 +188,9 @@ class Parking:
         else:
             if "visits" in kept:
                 _check_visits(_answers(params), kept["visits"])
-            parked = ParkedCall(exchange, questions={}, waiters={}, wake=asyncio.Event(), owner=_owner(exchange))
+            parked = ParkedCall(
+                exchange, questions={}, waiters={}, wake=asyncio.Event(), owner=_owner(exchange), asker=relay
+            )
             parked.task = asyncio.get_running_loop().create_task(relay.send_alone(method, members, parked))
             parked.task.add_done_callback(lambda task: _done(parked, task))
         try:
@@ -189,8 +202,14 @@ class Parking:
             raise
         return self._park(relay, parked) if raw is None else raw
 
-    def _claim(self, ticket: object) -> ParkedCall:
+    def _take(self, ticket: object) -> ParkedCall | None:
         parked = self.calls.pop(ticket, None) if isinstance(ticket, str) else None
+        if parked is not None and parked.asker is not None:
+            parked.asker.unpark()
+        return parked
+
+    def _claim(self, ticket: object) -> ParkedCall:
+        parked = self._take(ticket)
         if parked is None:
             raise InvalidParams(_ENDED)
         if parked.timer is not None:
@@ -206,6 +225,8 @@ class Parking:
             raise ToolError(text)
         ticket = token_hex(16)
         self.calls[ticket] = parked
+        if parked.asker is not None:
+            parked.asker.park()
         loop = asyncio.get_running_loop()
         parked.timer = loop.call_later(PARKED_SECONDS, self._expire, ticket)
         opening = exchange.call.session.opening
@@ -216,7 +237,7 @@ class Parking:
         return _required(relay, exchange, requests, {"ticket": ticket})
 
     def _expire(self, ticket: str) -> None:
-        parked = self.calls.pop(ticket, None)
+        parked = self._take(ticket)
         if parked is not None:
             parked.end()
 
@@ -273,6 +294,8 @@ def _done(parked: ParkedCall, task: asyncio.Task[Raw]) -> None:
         task.exception()  # nobody may come back for it
     if parked.wake is not None:
         parked.wake.set()
+    if parked.asker is not None:
+        parked.asker.release()
 
 
 def parking_of(upstream: Upstream) -> Parking:

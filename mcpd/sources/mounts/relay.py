@@ -17,6 +17,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
+from collections import deque
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
@@ -51,7 +52,7 @@ from .carried import Watches, for_host_contents, with_own_id, with_tag
 from .parking import Flight, parking_of
 from .settings import HOPS
 from .shapes import UpstreamError, must_visit, needs_of, read_members, shaped_error, shaped_question, shaped_result
-from .upstream import Connection, Unavailable
+from .upstream import PATIENCE_SECONDS, Connection, Occupied, Unavailable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -114,6 +115,7 @@ class Relay:
     def __init__(self, connection: Connection, carrier: ClientConnection) -> None:
         version = carrier.session.version
         assert version is not None
+        self.connection = connection
         self.name = connection.upstream.name
         self.settings = connection.settings
         self.prefix = connection.prefix
@@ -126,8 +128,10 @@ class Relay:
         self._envelopes: dict[tuple[object, ...], Envelope] = {}
         self._level: str | None = None
         # Unknown clients share this connection, and the server's questions share one stream.
-        is_mixed = connection.key == ("principal", "") and carrier.channel.is_multiplexed
-        self._turn = asyncio.Lock() if is_mixed else None
+        is_anonymous = isinstance(connection.key, tuple) and connection.key[:2] == ("principal", "")
+        self._is_mixed = is_anonymous and carrier.channel.is_multiplexed
+        self._is_taken = False
+        self._waiters: deque[asyncio.Future[None]] = deque()
         self.watches = Watches(connection.era, self.settings.timeout or None)
         self.on_lost: Callable[[], object] | None = None
         """Called when the connection has ended."""
@@ -203,10 +207,42 @@ class Relay:
 
     async def send_alone(self, method: str, members: dict[str, Any], flight: Flight) -> Raw:
         """Like `send`, one after the other if nobody can say whose question comes from the server."""
-        if self._turn is None:
+        if not self._is_mixed:
             return await self.send(method, members, flight)
-        async with self._turn:
+        while self._is_taken:
+            loop = asyncio.get_running_loop()
+            if self.connection.is_occupied(loop.time()):
+                raise Occupied
+            waiter: asyncio.Future[None] = loop.create_future()
+            self._waiters.append(waiter)
+            timer = loop.call_later(PATIENCE_SECONDS, _wake, waiter)
+            try:
+                await waiter
+            finally:
+                timer.cancel()
+        self._is_taken = True
+        try:
             return await self.send(method, members, flight)
+        finally:
+            self._is_taken = False
+            self._wake_next()
+
+    def _wake_next(self) -> None:
+        while self._waiters and not _wake(self._waiters.popleft()):
+            pass
+
+    def park(self) -> None:
+        """Keep the instance for a call whose client has to answer."""
+        self.connection.parked += 1
+        self.connection.parked_at = asyncio.get_running_loop().time()
+
+    def unpark(self) -> None:
+        """The client of a call has answered, or will not."""
+        self.connection.parked -= 1
+
+    def release(self) -> None:
+        """A call that was parked has ended."""
+        self.connection.upstream.release(self.connection)
 
     async def send(self, method: str, members: dict[str, Any], flight: Flight) -> Raw:
         """Send a request once, and return its result. Raises the error of the server in the client's version."""
@@ -476,6 +512,14 @@ CARRIED = frozenset((TASKS, "io.modelcontextprotocol/ui", "io.modelcontextprotoc
 """The extensions that are passed on through any number of mounts."""
 
 _relays: WeakKeyDictionary[Any, Relay] = WeakKeyDictionary()
+
+
+def _wake(waiter: asyncio.Future[None]) -> bool:
+    # Return whether somebody waited.
+    if waiter.done():
+        return False
+    waiter.set_result(None)
+    return True
 
 
 async def _drained(pause: Coroutine[Any, Any, None]) -> None:

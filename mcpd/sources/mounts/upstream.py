@@ -32,6 +32,7 @@ from mcpd.errors import (
     SessionLost,
     ToolError,
 )
+from mcpd.protocol.envelope import raw_capabilities
 from mcpd.protocol.jsonrpc import MALFORMED
 from mcpd.protocol.printable import mask_command, mask_text, printable
 from mcpd.protocol.types.base import Implementation, Result, ServerCapabilities
@@ -59,6 +60,8 @@ _MOST_FAILURES, _FAILURES_SECONDS = 5, 60.0
 MOST_INSTANCES = 32
 MOST_HOPS = 8
 _MOST_USERS = 256
+PATIENCE_SECONDS = 2.0
+"""How long a question to an unknown client may keep the calls of others waiting."""
 # How long lists of older servers are fresh, which say nothing about that.
 _LEGACY_SECONDS = 300.0
 
@@ -78,6 +81,10 @@ _KINDS = {"tools": ("tools/list",), "prompts": ("prompts/list",),
 
 class Unavailable(ToolError):
     """A mounted server cannot be used now. A tool answers with this text; other requests get the code -32603."""
+
+
+class Occupied(McpdError):
+    """A request must wait for the client of another one on this instance, so it needs another instance."""
 
 
 class Listed(Struct):
@@ -122,6 +129,14 @@ class Connection(Struct, eq=False):
     used_at: float = 0.0
     is_over_http: bool = False
     """Whether its client uses HTTP, where nobody may say that it has left."""
+    parked: int = 0
+    """The number of calls whose clients have to answer questions before they go on."""
+    parked_at: float = 0.0
+
+    def is_occupied(self, now: float) -> bool:
+        """Whether a client has not answered a question for a while, on a stream that all calls share."""
+        is_late = self.parked > 0 and now - self.parked_at >= PATIENCE_SECONDS
+        return is_late and self.client.channel.is_multiplexed
 
     @property
     def client(self) -> ClientConnection:
@@ -267,6 +282,15 @@ class Upstream:
         It is sent again once if it was not sent, or if it `is_repeatable`.
         """
         self.calls += 1
+        while True:
+            try:
+                return await self._call(exchange, send, is_repeatable)
+            except Occupied:
+                pass  # nothing was sent; there is another instance for it by now
+
+    async def _call(
+        self, exchange: Exchange, send: Callable[[Connection], Awaitable[Result]], is_repeatable: bool
+    ) -> Result:
         for is_last in (False, True):
             connection = await self.connection(exchange)
             connection.calls += 1
@@ -281,9 +305,13 @@ class Upstream:
             finally:
                 connection.calls -= 1
                 connection.used_at = asyncio.get_running_loop().time()
-                if self.settings.instances == "call":
-                    self._close(connection)
+                self.release(connection)
         raise AssertionError("unreachable")
+
+    def release(self, connection: Connection) -> None:
+        """End an instance for one call, when nothing needs it any more."""
+        if self.settings.instances == "call" and not connection.calls and not connection.parked:
+            self._close(connection)
 
     # -- instances ---------------------------------------------------------------------------
 
@@ -316,9 +344,21 @@ class Upstream:
         opening = session.opening
         if self.settings.identity == "upstream" or (mode == "principal" and opening.principal):
             return "principal", opening.principal
-        # A connection of one request belongs to its user.
-        lasts = opening.subscribes and not opening.is_stateless
-        return session if lasts else ("principal", opening.principal)
+        # A connection of one request belongs to its user. An instance is told once what its client can be asked.
+        of_one_request = opening.version is not None and opening.version.is_modern
+        if opening.subscribes and not opening.is_stateless and not of_one_request:
+            return session
+        key = "principal", opening.principal, raw_capabilities(exchange.call.meta)
+        return key if opening.principal else self._unoccupied(key, exchange)
+
+    def _unoccupied(self, key: tuple[Any, ...], exchange: Exchange) -> object:
+        # Unknown clients share an instance. Another one is used while a client there has not answered for a while,
+        # because nobody can say whose question comes next from it.
+        now, number = asyncio.get_running_loop().time(), 0
+        if getattr(exchange.call.params, "request_state", None) is None:
+            while (other := self._open.get((*key, number))) is not None and other.is_occupied(now):
+                number += 1
+        return *key, number
 
     async def _opened(self, exchange: Exchange | None) -> Connection:
         if self._is_proven:
@@ -410,7 +450,7 @@ class Upstream:
     def _make_room(self) -> None:
         if len(self._open) + len(self._opening) < MOST_INSTANCES:
             return
-        idle = [each for each in self._open.values() if not each.calls]
+        idle = [each for each in self._open.values() if not each.calls and not each.parked]
         if not idle:
             raise Unavailable(
                 f"mount {self.name!r} is busy: all {MOST_INSTANCES} instances are in use; try again later"
