@@ -108,18 +108,35 @@ def everything(
     python: str = sys.executable, environment: dict[str, str] | None = None, options: tuple[str, ...] = ()
 ) -> Iterator[str]:
     """The fixture server on a free port of this machine; gives its URL and ends it afterwards."""
-    command = [
-        python,
-        "-m",
-        "mcpd",
-        "serve",
-        "--http",
-        "127.0.0.1:0",
-        "--log-level",
-        "error",
-        *options,
-        str(HERE / "everything_with_extensions.py"),
-    ]
+    with serving([*options, str(HERE / "everything_with_extensions.py")], python, environment) as url:
+        yield url
+
+
+@contextmanager
+def mounted(how: str) -> Iterator[str]:
+    """The fixture server behind a bridge over HTTP: its stdio, its URL, or its stdio in the legacy era only."""
+    fixture = [str(HERE / "everything_with_extensions.py")]
+    command = [sys.executable, "-m", "mcpd", "serve", "--stdio", "--log-level", "error", *fixture]
+    if how == "url":
+        with everything() as url, serving([url]) as bridge:
+            yield bridge
+    elif how == "stdio":
+        with serving(["--", *command]) as bridge:
+            yield bridge
+    else:
+        with tempfile.TemporaryDirectory() as folder:
+            front = Path(folder) / "front.py"
+            lines = ("from mcpd import Server", 'server = Server("front")')
+            mount = f'server.mount("up", {command!r}, prefix="", protocol="legacy", inherit_env=True)'
+            front.write_text("\n".join((*lines, mount)), encoding="utf-8")
+            with serving([str(front)]) as bridge:
+                yield bridge
+
+
+@contextmanager
+def serving(words: list[str], python: str = sys.executable, environment: dict[str, str] | None = None) -> Iterator[str]:
+    """`mcpd serve` with these words on a free port of this machine; gives its URL and ends it afterwards."""
+    command = [python, "-m", "mcpd", "serve", "--http", "127.0.0.1:0", "--log-level", "error", *words]
     server = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment)
     try:
         yield _url(server)

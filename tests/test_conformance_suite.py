@@ -51,6 +51,29 @@ def test_the_official_suite_finds_no_blemish(suite: ModuleType, node: str, url: 
     assert score.code == 0
 
 
+# What a server of the legacy era cannot do for a modern client: name the keys of its questions, ask for several things
+# in one result, and refuse a client that has too few capabilities.
+_LEGACY_ONLY = {
+    "input-required-result-basic-elicitation",
+    "input-required-result-ignore-extra-params",
+    "input-required-result-multiple-input-requests",
+    "server-stateless",
+}
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("how", ["stdio", "url", "legacy"])
+def test_the_official_suite_finds_no_blemish_through_a_mount(suite: ModuleType, node: str, how: str) -> None:
+    """MNT-08: a mounted server is as clean as it is by itself, in both eras."""
+    with suite.mounted(how) as url:
+        scores = {leg: suite.run_leg(node, suite.LEGS[leg], url) for leg in LEGS[:2]}
+    for leg, score in scores.items():
+        assert score.scenarios == suite.LEGS[leg].scenarios, score.output[-2000:]
+        is_crossed = how == "legacy" and leg == LEGS[1]
+        blemishes = [one for one in score.blemishes if not (is_crossed and one.partition(":")[0] in _LEGACY_ONLY)]
+        assert not blemishes, "\n".join(blemishes)
+
+
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("leg", CLIENT_LEGS)
 def test_the_official_suite_finds_no_blemish_in_our_client(suite: ModuleType, node: str, leg: str) -> None:
