@@ -25,7 +25,8 @@ from weakref import WeakKeyDictionary
 from msgspec import Raw, Struct, ValidationError
 from msgspec.json import Decoder, decode
 
-from mcpd.client.callbacks import MAX_ROUNDS, read_input_required
+from mcpd.client.callbacks import MAX_ROUNDS, Callbacks, read_input_required
+from mcpd.client.limits import ClientLimits
 from mcpd.errors import (
     InternalError,
     InvalidParams,
@@ -43,6 +44,7 @@ from mcpd.protocol.jsonrpc import MALFORMED, encode
 from mcpd.protocol.methods import SUBJECTS
 from mcpd.protocol.printable import printable
 from mcpd.protocol.types.base import LOG_LEVELS, NO_JSON, LogMessageParams, ProgressParams, Result
+from mcpd.protocol.types.features import Tool
 from mcpd.protocol.types.tasks import TASKS
 from mcpd.protocol.versions import table
 from mcpd.server.context.asking import binding_of
@@ -73,6 +75,7 @@ _MOST_ENVELOPES = 64
 _STAMPED = frozenset((*NAMES.values(), HOPS))
 
 _read = Decoder().decode
+_read_tool = Decoder(Tool).decode
 
 
 async def forward(connection: Connection, method: str, params: Mapping[str, Any] | Raw, exchange: Exchange) -> Result:
@@ -130,6 +133,8 @@ class Relay:
         # Unknown clients share this connection, and the server's questions share one stream.
         is_anonymous = isinstance(connection.key, tuple) and connection.key[:2] == ("principal", "")
         self._is_mixed = is_anonymous and carrier.channel.is_multiplexed
+        self._listed: object = None
+        self._required: set[str] = set()
         self._is_taken = False
         self._waiters: deque[asyncio.Future[None]] = deque()
         self.watches = Watches(connection.era, self.settings.timeout or None)
@@ -248,6 +253,8 @@ class Relay:
         """Send a request once, and return its result. Raises the error of the server in the client's version."""
         exchange, carrier = flight.exchange, self.carrier
         call = exchange.call
+        if method == "tools/call" and "task" not in members and self._needs_task(members.get("name")):
+            return await self._run_task(members, flight)
         envelope = self._envelope(call) if self.version.is_modern else None
         request = carrier.begin(method, members, self._progress(flight), envelope)
         self.flights[request.id] = flight
@@ -259,6 +266,34 @@ class Relay:
             raise self._error(error, method, exchange) from None
         finally:
             del self.flights[request.id]
+
+    def _needs_task(self, name: Any) -> bool:
+        # Whether a tool of a legacy server runs as a task only.
+        listed = self.connection.upstream.lists.get("tools/list")
+        if self.version.is_modern or listed is None:
+            return False
+        if listed is not self._listed:
+            self._listed, self._required = listed, set()
+            for entry in listed.entries:
+                if b'"required"' in bytes(entry) and (tool := _read_tool(entry)).execution is not None:
+                    self._required |= {tool.name} if tool.execution.task_support == "required" else set()
+        return bool(self._required) and (_read(name) if isinstance(name, Raw) else name) in self._required
+
+    async def _run_task(self, members: dict[str, Any], flight: Flight) -> Raw:
+        # Run a tool as a task of its server, and return the result. Spec: 2025-11-25 basic/utilities/tasks.
+        from mcpd.client.tasks import Tasks  # few servers have any
+
+        era: Any = self.connection.era
+        timeout = self.settings.timeout or None
+        self.flights[flight] = flight
+        try:
+            raw, on_status = await era.start_task(members, timeout, self._progress(flight))
+            tasks = Tasks(self.carrier.request, lambda: era, Callbacks(), ClientLimits(), self.carrier.session.faults)
+            return await tasks.finish(raw, on_status)
+        except RemoteError as error:
+            raise self._error(error, "tools/call", flight.exchange) from None
+        finally:
+            del self.flights[flight]
 
     def _error(self, error: RemoteError, method: str, exchange: Exchange) -> McpdError:
         if (visit := must_visit(error, exchange.call)) is not None:
@@ -434,7 +469,7 @@ class Relay:
             needs = needs_of(method, _read(asked.params))
         except (AttributeError, *MALFORMED):
             raise InvalidParams(f"{method}: the params cannot be read") from None
-        flights = list(self.flights.values()) if carried is None else [self.flights[carried.id]]
+        flights = self._flights_of(carried)
         offering = [flight for flight in flights if is_offered(needs, flight.call.client.capabilities)]
         chosen = next((flight for flight in reversed(offering) if flight.is_waiting), None)
         chosen = chosen or (offering[-1] if offering else None)
@@ -460,6 +495,11 @@ class Relay:
         except (LocalProtocolError, ValidationError) as error:
             raise InternalError(f"The question cannot be asked in {call.version.name}: {error}") from None
 
+    def _flights_of(self, carried: ClientRequest | None) -> list[Flight]:
+        # Return the requests that a message of the server may belong to.
+        flight = None if carried is None else self.flights.get(carried.id)
+        return list(self.flights.values()) if flight is None else [flight]
+
     def notified(self, method: str, params: Raw) -> None:
         """Pass a notification of the server on to the client it belongs to."""
         if method == "notifications/resources/updated":
@@ -467,7 +507,7 @@ class Relay:
         if method not in ("notifications/message", "notifications/elicitation/complete"):
             return
         carried = self.carrier.carried_request()
-        flights = list(self.flights.values()) if carried is None else [self.flights[carried.id]]
+        flights = self._flights_of(carried)
         waiting = next((flight for flight in reversed(flights) if flight.is_waiting), None)
         if method == "notifications/elicitation/complete":
             peer = self.last_peer if waiting is None else waiting.peer

@@ -75,7 +75,7 @@ class _Routes:
 
     def _task(self, method: str, handler: Handler) -> Handler:
         def handle(exchange: Exchange, params: Any) -> Any:
-            upstream = self._mounts.by_name.get(mount_of(params.task_id))
+            upstream = self._mounts.by_name.get(mount_of(getattr(params, "task_id", "")))
             if upstream is None:
                 return handler(exchange, params)
             from .relay import forward  # a start with a manifest needs none of it

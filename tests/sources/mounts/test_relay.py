@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 
 import pytest
 from conftest import Child
+from msgspec import Raw
 from support.clock import Clock, until
 from support.http_peer import serving
 from support.wires import LEGACY, MODERN, Wire, each_version, memory_wire
@@ -18,6 +20,7 @@ from mcpd import Client, Context, Server
 from mcpd.client.callbacks import Callbacks
 from mcpd.client.targets.named import CommandTarget
 from mcpd.errors import RemoteError
+from mcpd.protocol.types.base import RawResult
 from mcpd.transports.websocket.server import WebSocketListener
 from mcpd.types import CreateMessageResult, ElicitResult, Root, TextContent
 from .asking import FORM, make_server
@@ -386,3 +389,133 @@ async def test_unknown_clients_of_one_connection_are_asked_one_after_the_other(c
 
         found = await asyncio.gather(*map(one, range(8)))
     assert found == [" ".join([f"hi m{number}"] * 4) for number in range(8)]
+
+
+@pytest.mark.parametrize("version", [OLD, MODERN])
+async def test_a_tool_that_runs_as_a_task_only_is_run_as_one(version: str) -> None:
+    """A client of either era gets the result; the task of 2025-11-25 stays between the two servers."""
+    server = Server("slow")
+
+    @server.tool(task="required")
+    async def slow(ctx: Context) -> str:
+        answer = await ctx.elicit("who?", FORM)
+        return f"finished for {answer.content['n']}"
+
+    front = Server("front")
+    front.mount("up", server, protocol="legacy")
+    async with Client(front, callbacks("me"), version=version) as client:
+        await client.list_tools()
+        result = await client.call_tool("up_slow")
+    await front.aclose()
+    assert result.content == [TextContent("finished for me")]
+
+
+@pytest.mark.parametrize("version", [OLD, MODERN])
+async def test_progress_extends_the_time_limit(version: str) -> None:
+    """MNT-17: and without progress the call ends, with a cancellation for the server."""
+    hanging = Hanging()
+    more = asyncio.Queue[int]()
+
+    @hanging.server.tool
+    async def work(ctx: Context) -> str:
+        while number := await more.get():
+            await ctx.progress(number)
+        return "worked"
+
+    async with mounted(hanging.server, version, "modern", timeout=60) as wire:
+        clock = Clock()
+        number = wire.ask("tools/call", {"name": "up_work", "arguments": {}}, meta={"progressToken": "p"})
+        for step in (1, 2, 3):
+            more.put_nowait(step)
+            assert (await wire.receive())["params"]["progress"] == step
+            await clock.advance(50)
+        more.put_nowait(0)
+        assert (await wire.answer(number))["result"]["content"][0]["text"] == "worked"
+
+        number = wire.ask("tools/call", {"name": "up_wait", "arguments": {}})
+        await hanging.began.wait()
+        await clock.advance(61)
+        result = (await wire.answer(number))["result"]
+        assert result["isError"] is True
+        assert "within 60 s" in result["content"][0]["text"]
+        await hanging.cancelled.wait()
+
+
+@pytest.mark.parametrize("protocol", ["legacy", "modern"])
+@pytest.mark.parametrize("version", [OLD, MODERN])
+async def test_each_client_gets_the_log_that_it_asked_for(version: str, protocol: str) -> None:
+    """MNT-18, MNT-25: on a connection that two share the most verbose level is asked for, and each gets its own."""
+    server = Server("logging")
+
+    @server.tool
+    async def talk(ctx: Context) -> str:
+        await ctx.debug("fine")
+        await ctx.error("coarse")
+        return ""
+
+    front = Server("front")
+    front.mount("up", server, protocol=protocol, instances="shared")
+    for level, wanted in (("debug", ["fine", "coarse"]), ("error", ["coarse"])):
+        heard: list[Any] = []
+        async with Client(front, callbacks("x", heard), version=version) as client:
+            await client.list_tools()
+            await client.set_log_level(level)  # type: ignore[arg-type]
+            await client.call_tool("up_talk")
+            await until(lambda heard=heard, wanted=wanted: len(heard) >= len(wanted))
+        assert heard == wanted
+    await front.aclose()
+
+
+def scripted_result(front: Server, raw: dict[str, Any]) -> Server:
+    """A server whose tool gives a result with members that nobody here knows."""
+    server = Server("strange")
+
+    @server.tool
+    async def strange() -> str:
+        return ""
+
+    @server.middleware("tools/call")
+    async def replace(request: Any, call_next: Any) -> Any:
+        return RawResult(raw=Raw(json.dumps(raw).encode()))
+
+    front.mount("up", server, protocol="modern")
+    return server
+
+
+async def test_members_that_nobody_knows_survive() -> None:
+    """MNT-21: of results, of blocks and of `_meta`, also where a URI is rewritten and for an older client."""
+    block = {"type": "resource_link", "uri": "notes://a", "name": "a", "x-block": 1, "_meta": {"x/y": 2}}
+    raw = {"resultType": "complete", "content": [block], "x-result": {"deep": [1]}, "_meta": {"x/z": 3}}
+    for version in (OLD, "2025-06-18", MODERN):
+        front = Server("front")
+        scripted_result(front, raw)
+        async with Client(front, version=version) as client:
+            await client.list_tools()
+            found = json.loads(bytes(await client.request("tools/call", {"name": "up_strange", "arguments": {}})))
+        await front.aclose()
+        assert found["content"] == [{**block, "uri": "up+notes://a"}]
+        assert found["x-result"] == {"deep": [1]}
+        assert found["_meta"]["x/z"] == 3
+
+
+async def test_mirrored_arguments_are_sent_in_headers_and_checked_at_both_ends() -> None:
+    """MNT-22."""
+    server = Server("mirrors")
+    schema = {
+        "type": "object",
+        "properties": {"region": {"type": "string", "x-mcp-header": "Region"}},
+        "required": ["region"],
+    }
+
+    @server.tool(input_schema=schema)
+    async def deploy(ctx: Context, region: str) -> str:
+        return f"header: {ctx.headers.get('mcp-param-region')}"
+
+    async with serving(server) as port:
+        front = Server("front")
+        front.mount("up", port.listener.url)
+        async with serving(front) as near, Client(near.listener.url) as client:
+            await client.list_tools()
+            result = await client.call_tool("up_deploy", {"region": "eu"})
+            assert result.content == [TextContent("header: eu")]
+        await front.aclose()
