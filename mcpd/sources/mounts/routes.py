@@ -60,14 +60,19 @@ class _Routes:
         row = METHODS.get(method)
         return self._known(handler) if row is not None and (row.subject or method == "completion/complete") else handler
 
+    def _mounts_for(self, exchange: Exchange) -> list[Upstream]:
+        principal = exchange.call.session.opening.principal
+        return [each.for_user(principal) for each in self._mounts.by_name.values()]
+
     def _known(self, handler: Handler) -> Handler:
         # The first request that names an entry waits until the entries are known.
         async def wait(exchange: Exchange, params: Any) -> Any:
-            await asyncio.gather(*(each.ready(exchange) for each in self._mounts.by_name.values() if not each.lists))
+            for _ in range(2):  # the first lists may say that each user has lists of its own
+                await asyncio.gather(*(each.ready(exchange) for each in self._mounts_for(exchange) if not each.lists))
             return await finished(handler(exchange, params))
 
         def handle(exchange: Exchange, params: Any) -> Any:
-            if all(each.lists for each in self._mounts.by_name.values()):
+            if all(each.lists for each in self._mounts_for(exchange)):
                 return handler(exchange, params)
             return wait(exchange, params)
 
@@ -115,23 +120,21 @@ class _Routes:
 
         return handle
 
-    def _found(self, uris: Iterable[str]) -> Mapping[tuple[Upstream, str], str]:
+    def _found(self, exchange: Exchange, uris: Iterable[str]) -> Mapping[tuple[Upstream, str], str]:
         # Return the URIs of mounted servers, by mount and the URI there.
         found = {}
+        part = None if self._catalog.part_for is None else self._catalog.part_for(exchange)
+        catalog = part or self._catalog
         for uri in uris:
-            entry: Any = self._catalog.resources.get(uri, self._catalog_extensions)
+            entry: Any = catalog.resources.get(uri, frozenset(catalog.extensions))
             if entry is None:
-                entry = next((each for each in self._catalog.templates if each.match(uri) is not None), None)
+                entry = next((each for each in catalog.templates if each.match(uri) is not None), None)
             if isinstance(entry, (MountedResource, MountedTemplate)):
                 found[entry.upstream, entry.own_uri(uri)] = uri
         return found
 
-    @property
-    def _catalog_extensions(self) -> frozenset[str]:
-        return frozenset(self._catalog.extensions)
-
     async def _watch(self, exchange: Exchange, uris: Iterable[str]) -> None:
-        for (upstream, own), uri in self._found(uris).items():
+        for (upstream, own), uri in self._found(exchange, uris).items():
             try:
                 await self._watch_one(upstream, own, uri, exchange)
             except McpdError as error:
@@ -154,7 +157,7 @@ class _Routes:
     async def _unwatch(self, exchange: Exchange, uris: Iterable[str]) -> None:
         from .relay import relay_of
 
-        for (upstream, own), _ in self._found(uris).items():
+        for (upstream, own), _ in self._found(exchange, uris).items():
             for connection in upstream.connections():
                 await relay_of(connection).watches.discard(own, exchange.peer)
 
