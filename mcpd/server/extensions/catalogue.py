@@ -8,23 +8,26 @@ scopes, tasks and middleware see it. Clients find only tools that they could lis
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from msgspec import Raw, Struct, structs
-from msgspec.json import Decoder, encode
+from msgspec.json import Decoder, decode, encode
 
 from mcpd.errors import ConfigurationError, McpdError
 from mcpd.protocol.envelope import ClientIdentity
 from mcpd.protocol.jsonrpc import MALFORMED, explain
-from mcpd.protocol.types.base import NO_JSON, PageParams
+from mcpd.protocol.types.base import NO_JSON, PageParams, RawResult, Result
 from mcpd.protocol.types.features import (
     CallToolParams,
     CallToolResult,
+    ContentBlock,
     EmbeddedResource,
+    ListResourcesResult,
+    ListResourceTemplatesResult,
     ListToolsResult,
     ReadResourceParams,
+    ReadResourceResult,
     TextContent,
-    TextResourceContents,
     Tool,
     ToolAnnotations,
 )
@@ -33,7 +36,10 @@ from mcpd.server.registry.tools import failed
 from .base import Extension, ExtensionHost
 from .tool_search import ToolIndex
 
+R = TypeVar("R", bound=Result)
+
 _MOST_INDEXES: Final = 4
+_MOST_PAGES: Final = 1000
 _MOST_FOUND: Final = 20
 _PINNED: Final = frozenset(("anthropic/alwaysLoad", "ui", "ui/resourceUri"))
 # Outside of all other wrappers.
@@ -95,7 +101,7 @@ class Catalogue(Extension):
         self._resources = resources_as_tools
         self._list: Handler | None = None
         # By the identity of the lists in the pages, which are the same objects until a list changes.
-        self._indexes: dict[tuple[int, ...], tuple[list[ListToolsResult], ToolIndex, ListToolsResult]] = {}
+        self._indexes: dict[tuple[int, ...], tuple[list[Any], ToolIndex, ListToolsResult]] = {}
 
     def bind(self, server: ExtensionHost) -> None:
         """Add it to a server. Clients do not see it."""
@@ -149,22 +155,20 @@ class Catalogue(Extension):
 
     # -- tools -------------------------------------------------------------------------------
 
-    async def _listed(self, exchange: Exchange) -> tuple[list[ListToolsResult], ToolIndex, ListToolsResult]:
+    async def _listed(self, exchange: Exchange) -> tuple[list[Any], ToolIndex, ListToolsResult]:
         # Return the pages that this client would see, the index of the tools in them, and the list that it gets.
         assert self._list is not None
-        pages: list[ListToolsResult] = []
-        cursor: str | None = None
-        while not pages or cursor is not None:
+        pages: list[Any] = [await finished(self._list(exchange, PageParams()))]
+        while (
+            self._searches and len(pages) < _MOST_PAGES and (cursor := _typed(pages[-1], ListToolsResult).next_cursor)
+        ):
             pages.append(await finished(self._list(exchange, PageParams(cursor=cursor))))
-            cursor = pages[-1].next_cursor
-            if not self._searches:
-                break
-        key = tuple(id(page.tools) for page in pages)
+        key = tuple(id(page.raw if isinstance(page, RawResult) else page.tools) for page in pages)
         found = self._indexes.get(key)
         if found is None:
             while len(self._indexes) >= _MOST_INDEXES:
                 del self._indexes[next(iter(self._indexes))]
-            found = self._indexes[key] = (pages, *self._divided(pages))
+            found = self._indexes[key] = (pages, *self._divided([_typed(page, ListToolsResult) for page in pages]))
         return found
 
     def _divided(self, pages: list[ListToolsResult]) -> tuple[ToolIndex, ListToolsResult]:
@@ -183,17 +187,14 @@ class Catalogue(Extension):
         cursor = pages[-1].next_cursor
         return ToolIndex(searched), structs.replace(pages[0], tools=[*listed, *added], next_cursor=cursor)
 
-    async def _search(
-        self, handler: Handler, exchange: Exchange, params: CallToolParams, given: _Found
-    ) -> CallToolResult:
+    async def _search(self, handler: Handler, exchange: Exchange, params: Any, given: _Found) -> CallToolResult:
         _, index, _ = await self._listed(exchange)
         found = index.search(given.query, min(max(given.limit, 1), _MOST_FOUND))
         kept = ("name", "title", "description", "input_schema", "annotations")
-        written = encode({"tools": [
+        return _structured({"tools": [
             {name.replace("input_schema", "inputSchema"): value for name in kept
              if (value := getattr(tool, name)) is not None} for tool in found
         ]})  # fmt: skip
-        return CallToolResult(content=[TextContent(written.decode())], structured_content=Raw(written))
 
     async def _call(self, handler: Handler, exchange: Exchange, params: CallToolParams, given: _Found) -> Any:
         _, index, _ = await self._listed(exchange)
@@ -203,31 +204,42 @@ class Catalogue(Extension):
         reads = tool.annotations is not None and tool.annotations.read_only_hint is True
         if params.name == "call_read_only_tool" and not reads:
             return failed(f"{given.name} is not read-only: use call_tool")
+        # Mounts pass on the members as received. `call.params` stays: it identifies the rounds of the request.
+        members = decode(exchange.call.raw, type=dict[str, Raw])
+        members |= {"name": Raw(encode(given.name)), "arguments": given.arguments}
+        exchange.call.source = Raw(encode(members))
         return await finished(handler(exchange, structs.replace(params, name=given.name, arguments=given.arguments)))
 
     # -- resources ---------------------------------------------------------------------------
 
-    async def _ask(self, method: str, exchange: Exchange, params: Any) -> Any:
+    async def _ask(self, method: str, exchange: Exchange, params: Any, kind: type[R]) -> R:
         assert self.server is not None
-        return await finished(self.server.handlers[method](exchange, params))
+        return _typed(await finished(self.server.handlers[method](exchange, params)), kind)
 
-    async def _list_resources(
-        self, handler: Handler, exchange: Exchange, params: CallToolParams, given: _Found
-    ) -> CallToolResult:
-        found: dict[str, Any] = {}
-        page = await self._ask("resources/list", exchange, PageParams(cursor=given.cursor))
-        found["resources"] = page.resources
+    async def _list_resources(self, handler: Handler, exchange: Exchange, params: Any, given: _Found) -> CallToolResult:
+        page = await self._ask("resources/list", exchange, PageParams(cursor=given.cursor), ListResourcesResult)
+        found: dict[str, Any] = {"resources": page.resources}
         if page.next_cursor is not None:
             found["nextCursor"] = page.next_cursor
         if given.cursor is None:
-            templates = await self._ask("resources/templates/list", exchange, PageParams())
+            templates = await self._ask("resources/templates/list", exchange, PageParams(), ListResourceTemplatesResult)
             found["resourceTemplates"] = templates.resource_templates
-        written = encode(found)
-        return CallToolResult(content=[TextContent(written.decode())], structured_content=Raw(written))
+        return _structured(found)
 
-    async def _read(self, handler: Handler, exchange: Exchange, params: CallToolParams, given: _Found) -> Any:
-        result = await self._ask("resources/read", exchange, ReadResourceParams(uri=given.uri))
-        return CallToolResult(content=[
-            TextContent(each.text) if isinstance(each, TextResourceContents) else EmbeddedResource(each)
-            for each in result.contents
-        ])  # fmt: skip
+    async def _read(self, handler: Handler, exchange: Exchange, params: Any, given: _Found) -> CallToolResult:
+        read = await self._ask("resources/read", exchange, ReadResourceParams(uri=given.uri), ReadResourceResult)
+        content: list[ContentBlock] = []
+        for each in read.contents:
+            text = each.get("text") if isinstance(each, dict) else getattr(each, "text", None)
+            content.append(TextContent(text) if isinstance(text, str) else EmbeddedResource(each))
+        return CallToolResult(content=content)
+
+
+def _typed(result: Any, kind: type[R]) -> R:
+    # A server that is mounted alone sends its results as bytes.
+    return decode(result.raw, type=kind) if isinstance(result, RawResult) else result
+
+
+def _structured(data: dict[str, Any]) -> CallToolResult:
+    written = encode(data)
+    return CallToolResult(content=[TextContent(written.decode())], structured_content=Raw(written))

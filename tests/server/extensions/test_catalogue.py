@@ -201,6 +201,24 @@ async def test_tools_of_a_mount_are_found_and_called() -> None:
     await server.aclose()
 
 
+@pytest.mark.medium
+async def test_a_server_that_is_mounted_alone_is_searched_too(child: Child, tmp_path: Any) -> None:
+    (tmp_path / "alone.py").write_text(
+        "from mcpd import Server\nserver = Server('alone')\nserver.add_text('a://b', 'text', name='b')\n"
+        "for n in range(6):\n    server.add_tool(lambda: 'x', name=f'tool_{n}', description='T.')\n"
+    )
+    options = ("--tool-search", "always", "--resources-as-tools", "--", *child.mcpd("serve", "--stdio", "alone.py"))
+    async with process_wire(child, *options, version=MODERN, cwd=tmp_path) as wire:
+        assert await names(wire) == [*OURS, "list_resources", "read_resource"]
+        found = (await wire.call("search_tools", query="tool_3", limit=1))["structuredContent"]["tools"]
+        assert [tool["name"] for tool in found] == ["tool_3"]
+        assert await wire.text("call_tool", name="tool_3", arguments={}) == "x"
+        assert [each["uri"] for each in (await wire.call("list_resources"))["structuredContent"]["resources"]] == [
+            "a://b"
+        ]
+        assert await wire.text("read_resource", uri="a://b") == "text"
+
+
 def many(number: int) -> list[Tool]:
     verbs = ("create", "list", "update", "delete", "getAll")
     nouns = ("user", "issue", "repository", "pull_request", "team", "label", "webhook", "deploy_key", "gist", "release")
