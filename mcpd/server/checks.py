@@ -69,7 +69,9 @@ def advise(catalog: Catalog) -> Iterator[Problem]:
         if isinstance(resource, FunctionResource):
             yield from _of_result(f"resource {resource.key}", resource.callee)
 
-    if not (len(catalog.tools) or len(catalog.resources) or len(catalog.templates) or len(catalog.prompts)):
+    # A server that offers a kind without entries has them later, for example from a mounted server.
+    count = len(catalog.tools) + len(catalog.resources) + len(catalog.templates) + len(catalog.prompts)
+    if not count and catalog.offers.isdisjoint(("tools", "resources", "prompts")):
         text = (
             "it offers nothing: no tool, resource or prompt is registered. Import the module that registers them, "
             "or name a function that does, as file.py:main"

@@ -160,6 +160,7 @@ def test_a_server_that_needs_its_library_runs_once_and_with_it(library: Child, t
     assert code == 0
     why = "mcpd.compat has no fastmcp.server.transforms.Namespace (old.py, line 9)"
     assert stderr.splitlines()[0] == f"{RUNS}, because {why}"
+    assert "mcpd check" not in stderr
     assert "printed in a call" in stderr
     assert "by a child" in stderr
 

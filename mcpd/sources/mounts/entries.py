@@ -88,7 +88,7 @@ def _without_invalid(upstream: Upstream, method: str, entries: list[Raw]) -> Ite
                 item = read(raw)
             except MALFORMED:
                 item = read_loosely(raw)
-            problem = _problem(item)
+            problem = _problem(item, upstream)
         except MALFORMED as error:
             problem = explain(error)
         else:
@@ -109,10 +109,11 @@ def _key(item: Any) -> str:
     return item.uri_template if isinstance(item, ResourceTemplate) else item.name
 
 
-def _problem(item: Any) -> str:
+def _problem(item: Any, upstream: Upstream) -> str:
     key = _key(item)
     if isinstance(item, (Resource, ResourceTemplate)):
-        is_invalid = ":" not in key or not key.isprintable() or " " in key
+        # Without a prefix, which is part of the scheme, a relative one works as it does without mcpd.
+        is_invalid = (upstream.prefix.is_used and ":" not in key) or not key.isprintable() or " " in key
         return f"{key!r} is not a URI" if is_invalid else ""
     if not key or len(key) > _LONGEST or not key.isprintable():
         return f"{key[:200]!r} is not a valid name"
