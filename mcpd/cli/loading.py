@@ -32,12 +32,16 @@ def may_need_library(place: str) -> bool:
     """Whether a target may have to run with its own library: that is installed, and the target's file is not mcpd's."""
     if not any(map(PathFinder.find_spec, LIBRARIES)) and not environments(place):
         return False
+    return not imports_mcpd(place)
+
+
+def imports_mcpd(path: str) -> bool:
+    """Whether a file imports mcpd, as servers of mcpd do; False for what is no file."""
     try:
-        with open(place, "rb") as file:
-            lines = file.read().splitlines()
+        with open(path, "rb") as file:
+            return any(line.lstrip().startswith((b"from mcpd", b"import mcpd")) for line in file)
     except OSError:
-        return True  # a module or a command
-    return not any(line.lstrip().startswith((b"from mcpd", b"import mcpd")) for line in lines)
+        return False
 
 
 def environments(place: str) -> list[str]:

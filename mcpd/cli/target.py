@@ -24,7 +24,7 @@ from mcpd.protocol.printable import printable
 from mcpd.server import Server
 from mcpd.server.functions import Source, source
 from . import log
-from .loading import ImportWatch, Loading, guarded, is_server, may_need_library
+from .loading import ImportWatch, Loading, guarded, imports_mcpd, is_server, may_need_library
 
 if TYPE_CHECKING:
     from mcpd.server.settings import Options
@@ -104,7 +104,9 @@ def command_in(target: str | None, words: Sequence[str]) -> tuple[str, ...]:
     if takes_words or _is_own(words[0]):
         from shutil import which
 
-        return tuple(words) if takes_words and which(words[0]) is not None else ()
+        # Programs for other libraries have arguments of their own, which may be called like a command.
+        is_ours = target is not None and imports_mcpd(split(target)[0])
+        return tuple(words) if takes_words and is_ours and which(words[0]) is not None else ()
     return tuple(words)
 
 

@@ -116,11 +116,15 @@ def test_it_lists_and_answers_what_it_does_under_its_own_library(
 
 def without_apps(listed: dict[str, Any]) -> dict[str, Any]:
     """A list without what clients only see if they show apps, which the official client does not."""
-    for each in (entry for value in listed.values() if isinstance(value, list) for entry in value):
-        each.get("_meta", {}).pop("ui", None)
-        if each.get("_meta") == {}:
-            del each["_meta"]
-    return listed
+    found = {}
+    for member, value in listed.items():
+        entries = value if isinstance(value, list) else []
+        for each in entries:
+            each.get("_meta", {}).pop("ui", None)
+            if each.get("_meta") == {}:
+                del each["_meta"]
+        found[member] = [each for each in entries if not each.get("uri", "").startswith("ui:")] if entries else value
+    return found
 
 
 def names_of(listed: dict[str, Any]) -> list[str]:

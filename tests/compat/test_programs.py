@@ -133,6 +133,12 @@ def test_a_program_that_makes_its_server_itself(
     assert "came to its end" in stderr
 
 
+def test_an_argument_may_be_called_like_a_command(child: Child, tmp_path: Path) -> None:
+    write(tmp_path, "old.py", FASTMCP + "    import sys\n    mcp = FastMCP(sys.argv[1])\n    mcp.tool()(echo)\n")
+    answers, stderr, code = run(child, tmp_path, "serve", "--stdio", "old.py", "--", "env")
+    assert (answers[0]["result"]["serverInfo"]["name"], texts(answers), code) == ("env", ["hi"], 0), stderr
+
+
 @pytest.mark.parametrize("arguments", [("--word", "?"), ("--", "--word", "?")])
 def test_a_package_gets_its_arguments(arguments: tuple[str, ...], child: Child, tmp_path: Path) -> None:
     write(tmp_path, "old_package/__init__.py", LOWLEVEL)
