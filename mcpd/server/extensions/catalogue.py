@@ -204,16 +204,14 @@ class Catalogue(Extension):
         reads = tool.annotations is not None and tool.annotations.read_only_hint is True
         if params.name == "call_read_only_tool" and not reads:
             return failed(f"{given.name} is not read-only: use call_tool")
-        # Mounts pass on the members as received. `call.params` stays: it identifies the rounds of the request.
-        members = decode(exchange.call.raw, type=dict[str, Raw])
-        members |= {"name": Raw(encode(given.name)), "arguments": given.arguments}
-        exchange.call.source = Raw(encode(members))
+        _become(exchange, {"name": given.name, "arguments": given.arguments})
         return await finished(handler(exchange, structs.replace(params, name=given.name, arguments=given.arguments)))
 
     # -- resources ---------------------------------------------------------------------------
 
     async def _ask(self, method: str, exchange: Exchange, params: Any, kind: type[R]) -> R:
         assert self.server is not None
+        _become(exchange, {name: value for name in ("uri", "cursor") if (value := getattr(params, name, None))})
         return _typed(await finished(self.server.handlers[method](exchange, params)), kind)
 
     async def _list_resources(self, handler: Handler, exchange: Exchange, params: Any, given: _Found) -> CallToolResult:
@@ -233,6 +231,13 @@ class Catalogue(Extension):
             text = each.get("text") if isinstance(each, dict) else getattr(each, "text", None)
             content.append(TextContent(text) if isinstance(text, str) else EmbeddedResource(each))
         return CallToolResult(content=content)
+
+
+def _become(exchange: Exchange, members: dict[str, Any]) -> None:
+    # Replace the params as received, which mounts pass on. `call.params` stays: it identifies the rounds of a request.
+    others = decode(exchange.call.raw, type=dict[str, Raw]) if exchange.call.raw else {}
+    left = {name: others[name] for name in ("_meta", "task", "inputResponses", "requestState") if name in others}
+    exchange.call.source = Raw(encode({**left, **members}))
 
 
 def _typed(result: Any, kind: type[R]) -> R:
