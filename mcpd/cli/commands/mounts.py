@@ -31,7 +31,9 @@ host, or the name of a mount in mcpd.toml. Its names and results stay as they ar
 
 _MOUNTS_HELP = """Show the mounted servers of this user's running servers: state, protocol, instances, calls and errors.
 
-Exit codes: 0 a mounted server was found, 1 none was found, 2 wrong use.
+With `accept NAME`, accept the tools of a pinned mount that have changed (`pin = true`), in mcpd.lock of this folder.
+
+Exit codes: 0 a mounted server was found or accepted, 1 none was found, 2 wrong use.
 """
 
 
@@ -48,8 +50,17 @@ def connect_command(target: str | None, command: tuple[str, ...], **shared: Any)
     return launch(Options(stdio=True), Found(target, is_mount=True, wanted=wanted))
 
 
-@click.command("mounts", help=_MOUNTS_HELP, params=[json_option("Print everything as JSON.")])
-def mounts_command(as_json: bool) -> int:
+@click.command(
+    "mounts",
+    help=_MOUNTS_HELP,
+    params=[
+        click.Argument(["words"], nargs=-1, metavar="[accept NAME]"),
+        json_option("Print everything as JSON."),
+    ],
+)
+def mounts_command(words: tuple[str, ...], as_json: bool) -> int:
+    if words:
+        return _accept(words)
     servers, _ = running_servers()
     found = {pid: status for pid, (_, status) in servers.items() if status.mounts}
     if as_json:
@@ -63,6 +74,21 @@ def mounts_command(as_json: bool) -> int:
     if not found:
         note("no running server of yours has mounts; a server on stdio only is found with --control always")
     return 0 if found else 1
+
+
+def _accept(words: tuple[str, ...]) -> int:
+    if len(words) != 2 or words[0] != "accept":
+        raise click.UsageError(f"{' '.join(words)}: write mcpd mounts accept NAME, or mcpd mounts")
+    from mcpd.sources.mounts.trust import LOCK, accept
+
+    names = accept(words[1])
+    if not names:
+        note(f"no tool of {words[1]} is withheld")
+        return 0
+    for name in names:
+        print(printable(name))
+    note(f"accepted in {LOCK}; servers that run offer them after they are started again")
+    return 0
 
 
 def lines_of(mount: MountStatus) -> Iterator[str]:
