@@ -59,7 +59,7 @@ class Shelf(ToolAddition):
 class NotesOptions(TypedDict, total=False):
     """Step 3: what may be said of the whole server, and when it is served."""
 
-    prefix: Annotated[str, Option("--prefix", "Notes", "What every text that is found begins with.", "TEXT")]
+    note_prefix: Annotated[str, Option("--note-prefix", "Notes", "What every text that is found begins with.", "TEXT")]
 
 
 class Notes(Extension):
@@ -67,7 +67,7 @@ class Notes(Extension):
 
     def __init__(self, *, prefix: str = "") -> None:
         super().__init__(NOTES, settings={"shelves": ["a", "b"]})
-        self.prefix = prefix
+        self.note_prefix = prefix
 
     def serve_options(self) -> type:
         return NotesOptions
@@ -91,7 +91,7 @@ def make_server() -> tuple[Server, list[str]]:
         if params.text == "bad":
             raise InvalidParams("text: not that one")
         await ctx.notify(f"{NOTES}/found", {"text": params.text})
-        return {"found": [notes.prefix + params.text] * params.most_found}
+        return {"found": [notes.note_prefix + params.text] * params.most_found}
 
     @server.method(f"{NOTES}/read", ReadParams)
     def read(ctx: Context, params: ReadParams) -> None:
@@ -241,7 +241,7 @@ async def test_a_notification_that_was_not_declared_is_an_error_of_the_author() 
 
 @pytest.mark.parametrize(
     ("words", "variables", "found"),
-    [([], {}, "seed"), (["--prefix", "rose "], {}, "rose seed"), ([], {"MCPD_PREFIX": "oak "}, "oak seed")],
+    [([], {}, "seed"), (["--note-prefix", "rose "], {}, "rose seed"), ([], {"MCPD_NOTE_PREFIX": "oak "}, "oak seed")],
 )
 async def test_its_option_when_it_is_served(
     child: Child, words: list[str], variables: dict[str, str], found: str
