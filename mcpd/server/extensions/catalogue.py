@@ -26,7 +26,6 @@ from mcpd.protocol.types.features import (
     ListResourceTemplatesResult,
     ListToolsResult,
     ReadResourceParams,
-    ReadResourceResult,
     TextContent,
     Tool,
     ToolAnnotations,
@@ -57,6 +56,11 @@ class _Found(Struct, kw_only=True):
 
 
 _decode = Decoder(_Found).decode
+
+
+class _Read(Result, kw_only=True):
+    # A result of `resources/read`, decoded: msgspec cannot tell the structs of contents apart.
+    contents: list[Any]
 
 
 def _tool(name: str, description: str, *required: str, reads: bool = True, **optional: Any) -> Tool:
@@ -225,7 +229,7 @@ class Catalogue(Extension):
         return _structured(found)
 
     async def _read(self, handler: Handler, exchange: Exchange, params: Any, given: _Found) -> CallToolResult:
-        read = await self._ask("resources/read", exchange, ReadResourceParams(uri=given.uri), ReadResourceResult)
+        read = await self._ask("resources/read", exchange, ReadResourceParams(uri=given.uri), _Read)
         content: list[ContentBlock] = []
         for each in read.contents:
             text = each.get("text") if isinstance(each, dict) else getattr(each, "text", None)
