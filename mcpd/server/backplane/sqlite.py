@@ -1,6 +1,6 @@
 """The backplane of one machine that survives restarts, `sqlite:///path`: values and logs in a file.
 
-Processes may share the file, but messages of its bus stay inside a process.
+Processes may share the file, but messages of its bus stay inside a process: `was_changed` says when to look.
 """
 
 from __future__ import annotations
@@ -46,6 +46,7 @@ class SqliteBackplane(OwnBus):
 
     def _open(self) -> None:
         self._is_closed = False
+        self._version = 0
         try:
             self._db = _opened(self.path)
         except (OSError, sqlite3.Error) as error:
@@ -59,6 +60,12 @@ class SqliteBackplane(OwnBus):
             self._is_closed = True
             await asyncio.get_running_loop().run_in_executor(self._thread, self._db.close)
             self._thread.shutdown(wait=False)
+
+    async def was_changed(self) -> bool:
+        """Return whether another process may have written to the file since the last call. This reads no data."""
+        before = self._version
+        self._version = await self._run(lambda: self._db.execute("PRAGMA data_version").fetchone()[0])
+        return self._version != before
 
     async def _run(self, work: Callable[[], _T]) -> _T:
         if self._is_closed:

@@ -19,6 +19,7 @@ from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor, SpanExporter, SpanExportResult
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanKind, StatusCode
+from support.clock import until
 from support.http_wire import http_wire
 from support.wires import LEGACY, MODERN, each_version, memory_wire, stdio_wire, websocket_wire
 
@@ -111,6 +112,33 @@ async def test_the_parent_is_what_the_client_sent(open_wire: Any, version: str, 
     assert traced.seen[0][0].headers()["tracestate"] == "a=1"
     # Nothing is left behind in the context of whoever reads the wire.
     assert not trace.get_current_span().get_span_context().is_valid
+
+
+@each_wire
+async def test_a_task_belongs_to_the_trace_of_its_call(open_wire: Any, traced: Traced) -> None:
+    """OBS-06, OBS-08: its span lasts until the work has ended; requests about the task have spans of their own."""
+    gate = asyncio.Event()
+
+    @traced.server.tool(task="required")
+    async def long(ctx: Context) -> str:
+        await gate.wait()
+        traced.seen.append(ctx.trace)
+        return ""
+
+    capabilities = {"extensions": {"io.modelcontextprotocol/tasks": {}}}
+    async with open_wire(traced.server, MODERN, capabilities=capabilities) as wire:
+        params = {"name": "long", "arguments": {}}
+        created = await wire.result("tools/call", params, meta={"traceparent": PARENT})
+        assert traced.spans() == []
+        gate.set()
+        await until(traced.spans)
+        (span,) = traced.spans()
+        assert span.name == "tools/call long"
+        assert span.parent is not None
+        assert (f"{span.parent.trace_id:032x}", f"{span.parent.span_id:016x}") == (TRACE, SPAN)
+        assert (traced.seen[0].trace_id, traced.seen[0].span_id) == (TRACE, f"{span.context.span_id:016x}")
+        await wire.result("tasks/get", {"taskId": created["taskId"]})
+        assert [one.parent for one in traced.spans("tasks/get")] == [None]
 
 
 @each_version

@@ -61,6 +61,8 @@ class Tasks:
     clock: Callable[[], float] = staticmethod(time)
     lease = 15.0
     renew_every = 5.0
+    # Seconds between two looks for silent changes, as in an SQLite file that processes share.
+    look_every = 0.5
 
     def __init__(
         self,
@@ -92,6 +94,7 @@ class Tasks:
         self._strangers: WeakKeyDictionary[Session, str] = WeakKeyDictionary()
         self._background: set[asyncio.Task[Any]] = set()
         self._timer: asyncio.TimerHandle | None = None
+        self._look_timer: asyncio.TimerHandle | None = None
         self.is_ending = False
         self._owns_backplane = True
         # The questions that a client of 2025-11-25 is being asked, by task and key.
@@ -109,7 +112,8 @@ class Tasks:
         loop = asyncio.get_running_loop()
         if self._store is None or loop is not self._loop:
             # The work of an event loop that was closed cannot continue.
-            self._loop, self._opening, self._timer, self.is_ending = loop, None, None, False
+            self._loop, self._opening, self.is_ending = loop, None, False
+            self._timer = self._look_timer = None
             for each in (self.runs, self.results, self.asking, self._watchers, self.counted, self.questions.asked):
                 each.clear()
             self._working = 0
@@ -154,9 +158,10 @@ class Tasks:
             task.cancel()
         if left:
             await asyncio.wait(left)
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        for timer in (self._timer, self._look_timer):
+            if timer is not None:
+                timer.cancel()
+        self._timer = self._look_timer = None
         if store.is_memory:
             return
         self._store = self._opening = None
@@ -198,10 +203,24 @@ class Tasks:
     def _schedule(self) -> None:
         if self._timer is None and self._loop is not None:
             self._timer = self._loop.call_later(self.renew_every, self._on_time)
+        if self._look_timer is None and self._loop is not None and self._store is not None and self._store.is_silent:
+            self._look_timer = self._loop.call_later(self.look_every, self._on_look_time)
 
     def _on_time(self) -> None:
         self._timer = None
         self.spawn(self._tick())
+
+    def _on_look_time(self) -> None:
+        self._look_timer = None
+        if self._followed():  # otherwise the next task or watcher schedules it again
+            self.spawn(self._look_if_changed())
+
+    async def _look_if_changed(self) -> None:
+        try:
+            if await self.store.was_changed():
+                self._look_at_all()
+        finally:
+            self._schedule()
 
     async def _tick(self) -> None:
         # Show that this node is alive, look after its tasks, and take over those of dead nodes.

@@ -189,6 +189,15 @@ class TaskStore:
             self.backplane.on_gap(on_gap)
             await self.backplane.subscribe(self._channel, lambda data: _received(self.node, data, receive))
 
+    @property
+    def is_silent(self) -> bool:
+        """Whether other processes may change tasks without a message; then `was_changed` says when to look."""
+        return hasattr(self.backplane, "was_changed")
+
+    async def was_changed(self) -> bool:
+        """Return whether another process may have changed a task since the last call."""
+        return await self.backplane.was_changed()  # type: ignore[attr-defined, no-any-return]
+
     async def publish(self, task_id: str) -> None:
         """Tell other nodes that a task has changed. The message has only its id."""
         if not isinstance(self.backplane, OwnBus):

@@ -129,6 +129,11 @@ async def test_faults_are_found_in_their_order() -> None:
             )
             return got.status, got.code
 
+        # Each request has all faults from one on, and is refused for the first.
+        other = {**envelope(), f"{META}protocolVersion": "2030-01-01"}
+        assert await code("tasks/nothing", {"taskId": 7}, bare, Mcp_Method="x") == (400, -32602)
+        assert await code("tasks/nothing", {"taskId": 7}, other, Mcp_Method="x") == (400, -32020)
+        assert await code("tasks/nothing", {"taskId": 7}, other, MCP_Protocol_Version="2030-01-01") == (400, -32022)
         assert await code("tasks/get", {"taskId": 7}, bare, Mcp_Name="x") == (400, -32602)
         assert await code(
             "tasks/get", {"taskId": "x"}, {**takes, f"{META}protocolVersion": "2030-01-01"}, Mcp_Name="y"

@@ -454,14 +454,20 @@ class Shared:
         return getattr(self._real, name)
 
 
-@pytest.mark.parametrize("kind", ["memory", pytest.param("redis", marks=NEEDS_REDIS)])
-async def test_two_nodes_have_the_same_tasks(kind: str) -> None:
-    """TASK-015, TASK-040, TASK-051, TASK-062: each method works on the node that does not run the task."""
+@pytest.mark.parametrize("kind", ["memory", "sqlite", pytest.param("redis", marks=NEEDS_REDIS)])
+async def test_two_nodes_have_the_same_tasks(kind: str, tmp_path: Path) -> None:
+    """TASK-015, TASK-040, TASK-046, TASK-051, TASK-062: each method works on the node that does not run the task.
+
+    No node waits for the time when it renews its lease.
+    """
     backplane = MemoryBackplane()
     one, other = TaskStage(), TaskStage()
     async with AsyncExitStack() as stack:
         url = stack.enter_context(RedisServer()).url if kind == "redis" else ""
+        if kind == "sqlite":
+            url = f"sqlite://{tmp_path}/tasks.db"
         for stage in (one, other):
+            stage.tasks.renew_every, stage.tasks.look_every = 10**6, 0.001
             stage.server.extensions[TASKS].task_store = url or Shared(backplane)  # type: ignore[attr-defined]
             await stage.server.extensions[TASKS].start()
         here = await stack.enter_async_context(one.wire())

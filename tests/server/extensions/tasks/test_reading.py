@@ -9,7 +9,7 @@ import asyncio
 from typing import Any
 
 import pytest
-from support.clock import until
+from support.clock import between_looks, until
 from support.http_peer import envelope, modern, serving
 from support.http_wire import http_wire
 from support.task_stage import (
@@ -173,30 +173,36 @@ async def test_how_long_a_task_lives_and_how_often_it_is_asked_for() -> None:
         assert await status(wire, task_id) == "completed"
 
 
-async def test_progress_is_the_status_message() -> None:
-    """TASK-053, S26-202: no progress and no message about a task is sent, and the log is the server's."""
-    server = Server("t")
-    begun = asyncio.Event()
+@each_wire
+async def test_progress_is_the_status_message(open_wire: Any) -> None:
+    """TASK-053, S26-202: no progress and no message about a task is sent, and the log is the server's.
 
-    @server.tool(task="required")
-    async def tool(ctx: Context) -> str:
+    The same tool sends both in an ordinary call, so that the test would see them.
+    """
+    server = Server("t")
+    begun, gate = asyncio.Event(), asyncio.Event()
+
+    async def report(ctx: Context) -> str:
         await begun.wait()
         await ctx.progress(3, 40, "frame")
         await ctx.info("frame 3")
-        await asyncio.Event().wait()
+        await gate.wait()
         return ""
 
-    async with memory_wire(server, MODERN, capabilities=TAKES) as wire:
-        params = {"name": "tool", "arguments": {}}
+    server.add_tool(report, name="task", task="required")
+    server.add_tool(report, name="call")
+    async with open_wire(server, MODERN, capabilities=TAKES) as wire:
         meta = {"progressToken": 7, "io.modelcontextprotocol/logLevel": "debug"}
-        task_id = (await wire.result("tools/call", params, meta=meta))["taskId"]
+        task_id = (await wire.result("tools/call", {"name": "task", "arguments": {}}, meta=meta))["taskId"]
         begun.set()
         async with asyncio.timeout(60):
             while (await get(wire, task_id)).get("statusMessage") != "frame (3 of 40)":
-                await asyncio.sleep(0)
-        await wire.quiet()
+                await between_looks()
         assert wire.heard == []
-        await wire.result("tasks/cancel", {"taskId": task_id})
+        gate.set()
+        await wait_for(wire, task_id)
+        await wire.result("tools/call", {"name": "call", "arguments": {}}, meta=meta)
+        assert [message["method"] for message in wire.heard] == ["notifications/progress", "notifications/message"]
 
 
 async def test_headers_have_to_agree() -> None:
@@ -375,15 +381,27 @@ async def test_leaving_does_not_cancel_a_task(open_wire: Any) -> None:
 
 
 async def test_work_that_was_done_first_stays_done() -> None:
-    """TASK-048."""
+    """TASK-048: also if the work ends while the cancellation is being processed, whoever of them is first."""
     stage = TaskStage()
     async with stage.wire() as wire:
         task_id = await begin(wire, "work")
+        await entered(stage)
+        watched: list[str] = []
+        stage.tasks.watch(task_id, lambda record: watched.append("" if record is None else record.status))
         stage.gate.set()
-        await until(lambda: stage.ended)
-        await wait_for(wire, task_id)
-        await wire.result("tasks/cancel", {"taskId": task_id})
-        assert await status(wire, task_id) == "completed"
+        cancelling = wire.ask("tasks/cancel", {"taskId": task_id})  # the work is ready to end when this arrives
+        await wire.answer(cancelling)
+        await until(lambda: not stage.tasks.runs)
+        task = await get(wire, task_id)
+        assert watched == [task["status"]]
+        assert ("result" in task) is (task["status"] == "completed")
+
+        done = await begin(wire, "work")
+        before = await wait_for(wire, done)
+        for _ in range(2):
+            await wire.result("tasks/cancel", {"taskId": done})
+        assert await get(wire, done) == before
+        assert before["result"]["content"][0]["text"] == "done"
 
 
 async def test_a_thousand_cancellations_leave_nothing_behind() -> None:
