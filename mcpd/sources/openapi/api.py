@@ -15,12 +15,11 @@ from aiohttp import ThreadedResolver
 from aiohttp.abc import AbstractResolver, ResolveResult
 from yarl import URL
 
-from mcpd.auth.fetch import Reach, kind_of, kind_of_host, may_reach, proxy_for
+from mcpd.auth.fetch import Reach, Response, kind_of, kind_of_host, may_reach, proxy_for
 from mcpd.client.http.options import HttpOptions
 from mcpd.client.http.pool import HttpPool, read_whole
 from mcpd.errors import ConfigurationError, HttpError, ToolError
 from mcpd.protocol.printable import printable
-from .responses import HttpResponse
 
 
 def checked_base(base: str) -> str:
@@ -49,7 +48,7 @@ class Api:
         self._pool: HttpPool | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
 
-    async def request(self, method: str, target: str, headers: Mapping[str, str], body: bytes | None) -> HttpResponse:
+    async def request(self, method: str, target: str, headers: Mapping[str, str], body: bytes | None) -> Response:
         """Send a request to the base URL followed by `target`, and read the whole response.
 
         Raises ToolError after the time limit or for a response that is too large, and the errors of `HttpPool`.
@@ -69,7 +68,7 @@ class Api:
             raise ToolError(f"no complete response within {self._timeout:g} s") from None
         if content is None:
             raise ToolError(f"the response is larger than {self._max_bytes:,} bytes")
-        return HttpResponse(reply.status, reply.headers.get("Content-Type", ""), content)
+        return Response(reply.status, tuple(reply.headers.items()), content)
 
     async def aclose(self) -> None:
         """Close all connections. The next request opens new ones."""

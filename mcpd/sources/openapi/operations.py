@@ -17,8 +17,9 @@ from msgspec.json import encode
 
 from mcpd.protocol.printable import printable
 from mcpd.protocol.schemas import Schema
-from mcpd.protocol.types.features import ToolAnnotations
+from mcpd.protocol.types.features import Tool, ToolAnnotations
 from mcpd.server.functions.json_schema import JsonSchema
+from mcpd.server.metadata import hinted, tagged
 from mcpd.server.registry.entries import Problem
 from mcpd.sources.tables import OpenApiTable
 from .document import Document, Node, Unusable, resolved
@@ -69,34 +70,26 @@ class Body(Struct, frozen=True):
     files: frozenset[str]
 
 
-class Operation(Struct, frozen=True, kw_only=True):
-    """One operation as a tool."""
+class Operation(Struct, frozen=True):
+    """One operation, and the tool that calls it."""
 
     method: str
     path: str
-    name: str
-    title: str
-    description: str
     tags: tuple[str, ...]
-    is_pinned: bool
     parameters: tuple[Parameter, ...]
     body: Body | None
-    input_schema: Schema
-    input_check: JsonSchema
-    output_schema: Schema | None
+    tool: Tool
+    check: JsonSchema
     output_check: JsonSchema | None
 
-    @property
-    def annotations(self) -> ToolAnnotations:
-        """The hints for hosts, by the method."""
-        if self.method in ("get", "head", "options", "query"):
-            return ToolAnnotations(read_only_hint=True, open_world_hint=True)
-        return ToolAnnotations(
-            read_only_hint=False,
-            destructive_hint=None if self.method == "post" else True,
-            idempotent_hint=self.method in ("put", "delete"),
-            open_world_hint=True,
-        )
+
+def _hints(method: str) -> ToolAnnotations:
+    if method in ("get", "head", "options", "query"):
+        return ToolAnnotations(read_only_hint=True, open_world_hint=True)
+    is_destructive, is_idempotent = None if method == "post" else True, method in ("put", "delete")
+    return ToolAnnotations(
+        read_only_hint=False, destructive_hint=is_destructive, idempotent_hint=is_idempotent, open_world_hint=True
+    )
 
 
 def operations_of(document: Document, table: OpenApiTable, base: str) -> tuple[list[Operation], list[Problem]]:
@@ -189,21 +182,23 @@ class _Reader:
         parameters, body = tuple(self._parameters(shared)), self._body()
         arguments: Schema = {"type": "object", "properties": self._properties, "required": self._required}
         schema, check = self._writer.finish({**arguments, "additionalProperties": False})
-        output = self._output() if self._table.output_schemas else None
+        output = (self._table.output_schemas and self._output()) or (None, None)
         title, text = self._node.text("summary"), self._node.text("description")
-        words = [
-            "" if text.startswith(title) else title,
-            "Deprecated." * (self._node.content.get("deprecated") is True),
-        ]
-        whole = "\n\n".join(filter(None, (*words, text))) or f"{self._method.upper()} {self._path}"
+        is_old = self._node.content.get("deprecated") is True
+        words = ("" if text.startswith(title) else title, "Deprecated." if is_old else "", text)
+        whole = "\n\n".join(filter(None, words)) or f"{self._method.upper()} {self._path}"
         if len(whole) > _MOST_DESCRIPTION:
             whole = f"{whole[:_MOST_DESCRIPTION].rpartition(' ')[0]} …"
-        return Operation(
-            method=self._method, path=self._path, name=f"{self._table.prefix or ''}{name}", title=title,
-            description=whole, tags=tags, is_pinned=is_pinned, parameters=parameters, body=body,
-            input_schema=schema, input_check=check,
-            output_schema=output and output[0], output_check=output and output[1],
-        )  # fmt: skip
+        tool = Tool(
+            name=f"{self._table.prefix or ''}{name}",
+            title=title or None,
+            description=whole,
+            annotations=_hints(self._method),
+            input_schema=schema,
+            output_schema=output[0],
+            meta=tagged(hinted(None, {"always_load": is_pinned}, name), {"tags": tags}, name),
+        )
+        return Operation(self._method, self._path, tags, parameters, body, tool, check, output[1])
 
     def _parameters(self, shared: Sequence[Node]) -> Iterator[Parameter]:
         by_key = {(node.text("name"), node.text("in")): node for node in (*shared, *self._node.items("parameters"))}

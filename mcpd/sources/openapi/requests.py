@@ -14,7 +14,6 @@ from os import urandom
 from typing import Any
 from urllib.parse import quote, unquote, unquote_to_bytes
 
-from msgspec import Struct
 from msgspec.json import encode
 
 from mcpd.errors import ToolError
@@ -22,19 +21,12 @@ from mcpd.server.registry.uri_template import path_problem
 from .operations import Body, Operation, Parameter
 
 
-class HttpRequest(Struct, frozen=True):
-    """One request. `target` is a path and query, which follow the base URL."""
+def request_for(
+    operation: Operation, arguments: Mapping[str, Any], query: Mapping[str, str]
+) -> tuple[str, dict[str, str], bytes | None]:
+    """Return the path with its query, the headers and the body of a call whose arguments fit the input schema.
 
-    method: str
-    target: str
-    headers: dict[str, str]
-    body: bytes | None = None
-
-
-def request_for(operation: Operation, arguments: Mapping[str, Any], query: Mapping[str, str]) -> HttpRequest:
-    """Return the request of a call, with fixed parameters in `query`. Raises ToolError for a value that cannot be sent.
-
-    `arguments` fit the input schema.
+    `query` has fixed parameters. Raises ToolError for a value that cannot be sent.
     """
     path: dict[str, str] = {}
     pairs: list[tuple[str, str]] = [*query.items()]
@@ -66,7 +58,7 @@ def request_for(operation: Operation, arguments: Mapping[str, Any], query: Mappi
     body = None if operation.body is None else _body(operation.body, arguments, headers)
     if pairs:
         target += ("&" if "?" in target else "?") + _encoded(pairs)
-    return HttpRequest(operation.method.upper(), target, headers, body)
+    return target, headers, body
 
 
 def _encoded(pairs: Iterable[tuple[str, str]]) -> str:

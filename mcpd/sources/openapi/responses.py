@@ -7,9 +7,10 @@ from hashlib import sha256
 from http import HTTPStatus
 from typing import Final
 
-from msgspec import UNSET, DecodeError, Raw, Struct
+from msgspec import UNSET, DecodeError, Raw
 from msgspec.json import decode, encode
 
+from mcpd.auth.fetch import Response
 from mcpd.protocol.printable import printable_lines
 from mcpd.protocol.types.features import AudioContent, CallToolResult, ContentBlock, ImageContent, TextContent
 from mcpd.server.registry.content import embedded
@@ -19,15 +20,7 @@ from .operations import Operation, encoding_of
 _MOST_ERROR: Final = 2000
 
 
-class HttpResponse(Struct, frozen=True):
-    """The response to a request, with any status."""
-
-    status: int
-    media_type: str
-    body: bytes
-
-
-def result_of(operation: Operation, response: HttpResponse) -> CallToolResult:
+def result_of(operation: Operation, response: Response) -> CallToolResult:
     """Return the result of a call."""
     phrase = next((f" {each.phrase}" for each in HTTPStatus if each == response.status), "")
     answered = f"{operation.method.upper()} {operation.path} answered {response.status}{phrase}"
@@ -35,7 +28,7 @@ def result_of(operation: Operation, response: HttpResponse) -> CallToolResult:
         return failed(f"{answered}{_short(response)}")
 
     check = operation.output_check
-    if response.body.strip() and encoding_of(response.media_type or "text/plain") == "json":
+    if response.body.strip() and encoding_of(_type(response) or "text/plain") == "json":
         try:
             value = decode(response.body)
             written = encode(value)
@@ -57,8 +50,8 @@ def result_of(operation: Operation, response: HttpResponse) -> CallToolResult:
     return CallToolResult(content=[_block(response) if response.body else TextContent(f"{response.status}{phrase}")])
 
 
-def _block(response: HttpResponse) -> ContentBlock:
-    kind = response.media_type.partition(";")[0].strip().lower()
+def _block(response: Response) -> ContentBlock:
+    kind = _type(response).partition(";")[0].strip().lower()
     if not kind or encoding_of(kind) != "binary":
         return TextContent(_decoded(response))
     if kind.startswith(("image/", "audio/")):
@@ -66,10 +59,10 @@ def _block(response: HttpResponse) -> ContentBlock:
     return embedded(f"urn:sha256:{sha256(response.body).hexdigest()}", response.body, kind)
 
 
-def _decoded(response: HttpResponse) -> str:
+def _decoded(response: Response) -> str:
     # Other encodings of Python are slow, or no encodings of text.
     named = re.search(
-        r"charset=[\"']?((?:utf|iso|windows|latin|us-|shift|euc|gb|big5|koi8)[\w-]+)", response.media_type, re.I
+        r"charset=[\"']?((?:utf|iso|windows|latin|us-|shift|euc|gb|big5|koi8)[\w-]+)", _type(response), re.I
     )
     try:
         return response.body.decode(named[1] if named else "utf-8", "replace")
@@ -77,9 +70,13 @@ def _decoded(response: HttpResponse) -> str:
         return response.body.decode("utf-8", "replace")
 
 
-def _short(response: HttpResponse, most: int = _MOST_ERROR) -> str:
+def _short(response: Response, most: int = _MOST_ERROR) -> str:
     # The beginning of a body that explains an error, after a colon; "" if it is binary.
-    if not response.body or encoding_of(response.media_type or "text/plain") == "binary":
+    if not response.body or encoding_of(_type(response) or "text/plain") == "binary":
         return ""
     text = printable_lines(_decoded(response).strip())
     return f": {text}" if len(text) <= most else f": {text[:most]} …"
+
+
+def _type(response: Response) -> str:
+    return response.header("Content-Type") or ""

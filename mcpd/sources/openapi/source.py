@@ -11,7 +11,8 @@ import logging
 import os
 import re
 from collections.abc import Mapping
-from typing import Any, cast
+from functools import partial
+from typing import Any
 
 from msgspec import Raw
 from msgspec.structs import replace
@@ -21,10 +22,9 @@ from mcpd.auth.fetch import FetchError, Limits, fetch, reach_from
 from mcpd.client.http.options import checked
 from mcpd.errors import ConfigurationError, McpdError, ToolError
 from mcpd.protocol.printable import printable
-from mcpd.protocol.types.features import CallToolResult, Tool
+from mcpd.protocol.types.features import CallToolResult
 from mcpd.server import Server
 from mcpd.server.context.exchange import Exchange
-from mcpd.server.metadata import hinted, tagged
 from mcpd.server.registry.entries import Entries
 from mcpd.server.registry.tools import FunctionTool, failed
 from mcpd.sources.tables import OpenApiTable
@@ -134,18 +134,19 @@ class _Caller:
         # `Bearer TOKEN` has two parts, and an API may repeat the second one.
         self._secrets = {part for value in values for part in (value, value.rpartition(" ")[2])}
 
-    async def call(self, operation: Operation, arguments: Mapping[str, Any], exchange: Exchange) -> CallToolResult:
-        request = request_for(operation, arguments, self._table.query)
-        headers = {**self._of_caller(exchange), **request.headers, **self._table.headers}
+    async def call(self, operation: Operation, raw: Raw, exchange: Exchange) -> CallToolResult:
+        """Call an operation with arguments as received."""
+        target, own, data = request_for(operation, operation.check.read_arguments(raw), self._table.query)
+        headers = {**self._of_caller(exchange), **own, **self._table.headers}
         secrets = self._secrets
         if self._table.token_file is not None:
             token = self._token(self._table.token_file)
             headers["Authorization"] = f"Bearer {token}"
             secrets = secrets | {token}
         try:
-            response = await self._api.request(request.method, request.target, headers, request.body)
+            response = await self._api.request(operation.method.upper(), target, headers, data)
         except McpdError as error:
-            return failed(f"{request.method} {operation.path}: {error}")
+            return failed(f"{operation.method.upper()} {operation.path}: {error}")
         body = response.body
         for secret in secrets:
             body = body.replace(secret.encode(), b"***") if len(secret) >= _LEAST_SECRET else body
@@ -154,8 +155,8 @@ class _Caller:
     def _of_caller(self, exchange: Exchange) -> dict[str, str]:
         if not self._forwarded:
             return {}
-        fields = ((name.decode("latin-1").lower(), value) for name, value in exchange.origin.fields)
-        return {name: value.decode("latin-1") for name, value in fields if name in self._forwarded}
+        fields = ((name.decode("latin-1").lower(), value.decode("latin-1")) for name, value in exchange.origin.fields)
+        return {name: value for name, value in fields if name in self._forwarded}
 
     def _token(self, path: str | os.PathLike[str]) -> str:
         # The file is read for each request: it may be replaced at any time.
@@ -178,28 +179,13 @@ class _OperationCallee:
     description = ""
 
     def __init__(self, operation: Operation, caller: _Caller) -> None:
-        self.input_schema, self.output_schema = operation.input_schema, operation.output_schema
-        self.function = self.call
-        self._operation = operation
-        self._caller = caller
-
-    async def call(self, raw: Raw, exchange: Exchange) -> CallToolResult:
-        arguments = self._operation.input_check.read_arguments(raw)
-        return await self._caller.call(self._operation, arguments, exchange)
+        self.input_schema, self.output_schema = operation.tool.input_schema, operation.tool.output_schema
+        self.function = self.call = partial(caller.call, operation)
 
 
 def _tool(server: Server, operation: Operation, caller: _Caller) -> FunctionTool:
-    meta = hinted(None, {"always_load": operation.is_pinned}, operation.name)
-    tool = Tool(
-        name=operation.name,
-        title=operation.title or None,
-        description=operation.description,
-        annotations=operation.annotations,
-        input_schema=operation.input_schema,
-        output_schema=operation.output_schema,
-        meta=tagged(meta, {"tags": operation.tags}, operation.name),
-    )
-    entry = FunctionTool(tool, cast("Any", _OperationCallee(operation, caller)), check_output=lambda content: [])
+    callee: Any = _OperationCallee(operation, caller)
+    entry = FunctionTool(operation.tool, callee, check_output=lambda content: [])
     entry.tags = frozenset(operation.tags)
     entry.wraps_for = frozenset(each.id for each in server.extensions.values() if each.wraps_values)
     entry.active_extensions = server.catalog.active_extensions
