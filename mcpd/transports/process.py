@@ -38,6 +38,8 @@ LAST_CHARACTERS = 800
 
 _STDERR = 2
 _READ_BYTES = 65536
+# The pause after each full read while the output is more than may be copied: 6 MB are read in a second.
+_FLOOD_PAUSE = 0.01
 # The bytes that a ready pipe accepts without blocking (PIPE_BUF).
 _PIECE_BYTES = 4096
 _LAST_READS = 16
@@ -75,9 +77,17 @@ class StderrCopy:
         if data:
             self._last = (self._last + data[-LAST_BYTES:])[-LAST_BYTES:]
             self._pass_on(data)
+            if self.dropped_bytes and len(data) == _READ_BYTES and self._is_open:
+                # A flood is read with pauses, so that other work of the event loop goes on.
+                self._loop.remove_reader(self._source)
+                self._loop.call_later(_FLOOD_PAUSE, self._read_on)
         else:
             self._end()
         return data != b""
+
+    def _read_on(self) -> None:
+        if self._is_open:
+            self._loop.add_reader(self._source, self._readable)
 
     def close(self) -> None:
         """Copy the remaining output and close the descriptor."""

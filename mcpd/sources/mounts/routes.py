@@ -11,7 +11,7 @@ import logging
 from typing import TYPE_CHECKING, Any, Protocol
 
 from mcpd.errors import McpdError
-from mcpd.protocol.methods import METHODS
+from mcpd.protocol.methods import METHODS, entries_named
 from mcpd.protocol.printable import printable
 from mcpd.server.context.exchange import Exchange, Handler, finished
 from .carried import mount_of
@@ -72,11 +72,20 @@ class _Routes:
             return await finished(handler(exchange, params))
 
         def handle(exchange: Exchange, params: Any) -> Any:
-            if all(each.lists for each in self._mounts_for(exchange)):
+            is_known = all(each.lists for each in self._mounts_for(exchange))
+            if is_known or self._is_there(exchange.call.method, params):
                 return handler(exchange, params)
             return wait(exchange, params)
 
         return handle
+
+    def _is_there(self, method: str, params: Any) -> bool:
+        # Whether the entries that a request names are known already.
+        kind, names = entries_named(method, params)
+        if kind == "resources":
+            active = frozenset(self._catalog.extensions)
+            return all(self._catalog.has_resource(uri, active) for uri in names)
+        return bool(kind) and all(name in getattr(self._catalog, kind) for name in names)
 
     def _task(self, method: str, handler: Handler) -> Handler:
         def handle(exchange: Exchange, params: Any) -> Any:

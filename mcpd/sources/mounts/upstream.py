@@ -422,6 +422,10 @@ class Upstream:
             self._close(connection)
         elif exchange is not None and key is exchange.call.session:
             exchange.peer.on_closed(lambda _: self._close(connection))
+            request_id: Any = exchange.request_id  # None for a notification
+            if request_id is not None and not exchange.call.is_open:
+                self._close(connection)  # its client has left meanwhile, perhaps
+                raise Unavailable(f'mount "{self.name}" is not available: its client has left')
         connection.is_over_http = key != _SHARED and exchange is not None and exchange.origin.transport == "http"
         if connection.is_over_http and settings.instance_idle:
             self._end_when_idle(connection)
@@ -549,6 +553,11 @@ class Upstream:
         hops = 0 if exchange is None else hops_of(exchange)
         if hops and (self._refreshing is not None or hops >= MOST_HOPS):
             return  # mounts go in a circle: this request is a part of the one that is waited for
+        if self.last_error:
+            # It has failed: others do not wait for it again, and clients hear of its lists when it is back.
+            if not self._opening and asyncio.get_running_loop().time() >= self._next_try:
+                self._start(self._try(exchange))
+            return
         self._hops = hops + 1
         self._principal = "" if exchange is None else exchange.call.session.opening.principal
         try:
@@ -564,6 +573,10 @@ class Upstream:
         finally:
             if connection is not None and self.settings.instances == "call":
                 self._close(connection)
+
+    async def _try(self, exchange: Exchange | None) -> None:
+        with suppress(Unavailable):
+            await self.connection(exchange)
 
     def _stale(self) -> list[str]:
         now = asyncio.get_running_loop().time()
