@@ -422,9 +422,9 @@ class Upstream:
             self._close(connection)
         elif exchange is not None and key is exchange.call.session:
             exchange.peer.on_closed(lambda _: self._close(connection))
-            request_id: Any = exchange.request_id  # None for a notification
-            if request_id is not None and not exchange.call.is_open:
-                self._close(connection)  # its client has left meanwhile, perhaps
+            ended = getattr(exchange.peer, "ended", None)
+            if ended is not None and ended.done():
+                self._close(connection)  # nothing else would end it
                 raise Unavailable(f'mount "{self.name}" is not available: its client has left')
         connection.is_over_http = key != _SHARED and exchange is not None and exchange.origin.transport == "http"
         if connection.is_over_http and settings.instance_idle:
