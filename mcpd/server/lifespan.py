@@ -55,6 +55,7 @@ class Lifespan:
 
     def adopt(self, other: Lifespan) -> None:
         """Use the state of another lifespan from now on. Must be called before this one is used."""
+        other.closing += self.closing
         self.__dict__ = other.__dict__  # handlers are bound to methods of this object
 
     def hold(self, holder: object) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
+import gc
 import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -17,6 +19,7 @@ from support.wires import MODERN, Wire, memory_wire
 
 from mcpd import Server
 from mcpd.errors import ConfigurationError
+from mcpd.server.reloading import take_over
 
 PET = {
     "type": "object",
@@ -414,6 +417,40 @@ async def test_headers_of_the_client_are_passed_on_only_if_named() -> None:
     for name in ("Authorization", "cookie", "Mcp-Session-Id", "X-Forwarded-For"):
         with pytest.raises(ConfigurationError, match="never passed on"):
             served("https://pets.example", forward_headers=[name])
+
+
+async def test_callers_at_the_same_time_keep_their_own_headers() -> None:
+    def echo(request: Asked) -> bytes:
+        return as_json({"who": request.headers["authorization"], "pet": request.path})
+
+    async with raw_server(echo) as api, serving(server := served(api, forward_authorization=True)) as port:
+
+        async def ask(number: int) -> None:
+            params = {"name": "read_pet", "arguments": {"petId": str(number)}}
+            answer = await port.ask(modern("tools/call", params, {"Authorization": f"Bearer {number % 2}-{number}"}))
+            (message,) = answer.messages
+            expected = {"who": f"Bearer {number % 2}-{number}", "pet": f"/v2/pets/{number}"}
+            assert message["result"]["structuredContent"] == expected
+
+        await asyncio.gather(*(ask(number) for number in range(40)))
+        await server.aclose()
+
+
+async def test_connections_are_closed_at_the_end_and_opened_again(caplog: pytest.LogCaptureFixture) -> None:
+    async with raw_server(always(as_json({}))) as api:
+        server = served(api)
+        for _ in range(2):
+            async with wire_to(server, MODERN) as wire:
+                assert "isError" not in await wire.call("read_pet", petId="1")
+        # A reload replaces the server, whose connections are closed at the end, too.
+        changed = served(api, prefix="new_")
+        async with memory_wire(server, MODERN) as wire:
+            await wire.call("read_pet", petId="1")
+            take_over(server, changed)
+            assert "isError" not in await wire.call("new_read_pet", petId="1")
+        await server.aclose()
+    gc.collect()
+    assert "Unclosed" not in caplog.text
 
 
 # ------------------------------------------------------------------------------------------ which documents
