@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 from msgspec.structs import replace
 
 from mcpd.client.names import Prefix
+from mcpd.client.targets.named import CommandTarget, UrlTarget
 from mcpd.errors import ConfigurationError, RegistrationError
 from mcpd.protocol.envelope import ClientIdentity
 from mcpd.protocol.methods import METHODS
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     from mcpd.server.extensions.tasks.extension import TasksExtension
     from mcpd.server.extensions.ui.extension import AppsExtension
     from mcpd.server.observe.report import MountStatus
-    from mcpd.server.registry.catalog import Catalog
+    from mcpd.server.registry.catalog import Catalog, Kind
     from .targets import Wanted
 
 log = logging.getLogger("mcpd.mounts")
@@ -43,6 +44,7 @@ log = logging.getLogger("mcpd.mounts")
 _ID = "mcpd/mounts"
 _MOST_INSTRUCTIONS = 2048
 _MOST_PARTS = 64
+_KINDS: tuple[Kind, ...] = ("tools", "resources", "prompts")
 _NAME = re.compile(r"[a-z][a-z0-9-]{0,30}")
 
 
@@ -76,6 +78,8 @@ class Mounts(Extension):
         # The mounts of each command line or file.
         self._groups: dict[str, dict[str, Wanted]] = {}
         self._prefixes: dict[str, str] = {}
+        # The mounts whose first lists have arrived since the last request for a list.
+        self._arrived: list[str] = []
         self.only: tuple[str, ...] | None = None
         """The only mounts that are offered; None for everything."""
         self._parts: dict[tuple[tuple[str, ...] | None, str], tuple[list[object], Catalog]] = {}
@@ -228,6 +232,10 @@ class Mounts(Extension):
         if name in self.by_name:
             raise ConfigurationError(f"mount {name!r} exists already: choose another name")
         prefix = name if settings.prefix is None else settings.prefix
+        if isinstance(target, (list, tuple)):
+            target = CommandTarget(tuple(target))
+        if isinstance(target, (CommandTarget, UrlTarget)):
+            target = replace(target, name=name)  # for messages
         upstream = Upstream(name, target, settings, Prefix(prefix, is_used=bool(prefix)), self._lists_changed)
         upstream.secrets = secrets
         if settings.enabled:
@@ -237,7 +245,20 @@ class Mounts(Extension):
             upstream.remember()
         return upstream
 
-    def _lists_changed(self, upstream: Upstream) -> None:
+    def _sort(self) -> None:
+        # Bring the first lists, which arrive in any order, into the order of the mounts. No client knows them yet.
+        arrived, self._arrived = self._arrived, []
+        names = [name for name in self.by_name if name in arrived]
+        catalog = self._host.catalog
+        if names == arrived or any(each.has_pages for kind in _KINDS for each in catalog.listings(kind)):
+            return
+        for name in names:
+            nothing = Entries(tools=(), resources=(), templates=(), prompts=())
+            catalog.replace(f"mount {name}", nothing, is_known=False)
+        for name in names:
+            self._lists_changed(self.by_name[name], is_first=True)
+
+    def _lists_changed(self, upstream: Upstream, *, is_first: bool = False) -> None:
         catalog, owner = self._host.catalog, f"mount {upstream.name}"
         self._offer_extensions(upstream)
         found, problems = entries_of(upstream), []
@@ -261,11 +282,13 @@ class Mounts(Extension):
             prompts=free(catalog.prompts, found.prompts),
             problems=problems,
         )
-        lists = (catalog.tools, catalog.resources, catalog.templates, catalog.prompts)
-        if owner in catalog.source_problems or any(each.has_pages for each in lists):
+        has_pages = any(each.has_pages for kind in _KINDS for each in catalog.listings(kind))
+        if not is_first and (owner in catalog.source_problems or has_pages):
             self._host.replace(owner, entries)
-        else:
-            catalog.replace(owner, entries, is_known=False)
+            return
+        catalog.replace(owner, entries, is_known=False)
+        if not is_first:
+            self._arrived.append(upstream.name)
 
     def _offer_extensions(self, upstream: Upstream) -> None:
         # Announce what the mounted server brings: Views, and tasks.
@@ -293,6 +316,8 @@ class Mounts(Extension):
         async def handle(exchange: Exchange, params: Any) -> Any:
             self._loop = exchange.peer.loop
             await asyncio.gather(*(self._ready(each, exchange) for each in self.by_name.values()))
+            if self._arrived:
+                self._sort()
             return await finished(handler(exchange, params))
 
         return handle

@@ -14,6 +14,7 @@ import shlex
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextlib import suppress
+from math import ceil
 from random import uniform
 from typing import TYPE_CHECKING, Any, Final
 
@@ -534,7 +535,7 @@ class Upstream:
     def _unavailable(self, error: McpdError | None) -> Unavailable:
         why = self.last_error if error is None else self.masked(str(error).removeprefix(f"{self.name}: "))
         seconds = self._next_try - asyncio.get_running_loop().time()
-        later = f"; next try in {seconds:.0f} s" if seconds > 0 else ""
+        later = f"; next try in {ceil(seconds)} s" if seconds > 0 else ""
         return Unavailable(f'mount "{self.name}" is not available: {printable(why, 1000)}{later}')
 
     def masked(self, text: str) -> str:

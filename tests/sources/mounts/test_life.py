@@ -388,3 +388,22 @@ async def test_mounts_in_a_circle_end() -> None:
         result = await wire.request("tools/call", {"name": "up_" * 12 + "who"})
         assert "error" in result or result["result"]["isError"]
     await two.aclose()
+
+
+async def test_lists_have_the_order_of_the_mounts(peers: Peers) -> None:
+    """MNT-03: whichever server answers first; an earlier mount keeps a name that a later one has, too."""
+    fast = Server("fast")
+
+    @fast.tool
+    async def count() -> str:
+        return "fast"
+
+    server = Server("front")
+    server.mount("slow", peers.command("good"), prefix="")
+    server.mount("fast", fast, prefix="")
+    server.mount("last", fast)
+    async with clients(server) as [wire]:
+        assert await names(wire) == ["count", "once", "safe", "last_count"]
+        assert await text(wire, "count") == "1"
+        await wire.quiet()
+        assert wire.heard == []
