@@ -19,7 +19,7 @@ from weakref import WeakKeyDictionary, WeakSet
 from msgspec import Raw, Struct
 from msgspec.json import Decoder
 
-from mcpd.errors import InternalError, InvalidParams, ToolError
+from mcpd.errors import InternalError, InvalidParams, McpdError, ToolError
 from mcpd.protocol.jsonrpc import MALFORMED, encode
 from mcpd.protocol.types.base import NO_JSON, ProgressParams
 from .shapes import MustVisit, read_members, shaped_question
@@ -39,6 +39,10 @@ TOGETHER_SECONDS = 0.01
 """Questions that arrive within this time are put to the client together."""
 
 _ENDED = "requestState: this round was answered already, or its call has ended; send the request again without it"
+
+
+class Moved(McpdError):
+    """The call that carried a question has ended, and another one has to carry it."""
 
 
 class Asker(Protocol):
@@ -130,6 +134,15 @@ class ParkedCall(Flight):
             if waiter is not None and not waiter.done():
                 waiter.set_result(given)
 
+    def hand_over(self) -> None:
+        """Give the open questions to other calls of the client, because this one has ended.
+
+        A question may have come with the result of the call that was chosen for it.
+        """
+        for waiter in list(self.waiters.values()):
+            if not waiter.done():
+                waiter.set_exception(Moved())
+
     async def next(self) -> Raw | None:
         """Return the result of the server, or None if the client must answer questions first."""
         task, wake = self.task, self.wake
@@ -200,7 +213,13 @@ class Parking:
         except asyncio.CancelledError:
             parked.end()
             raise
-        return self._park(relay, parked) if raw is None else raw
+        except Exception:
+            parked.hand_over()
+            raise
+        if raw is None:
+            return self._park(relay, parked)
+        parked.hand_over()
+        return raw
 
     def _take(self, ticket: object) -> ParkedCall | None:
         parked = self.calls.pop(ticket, None) if isinstance(ticket, str) else None

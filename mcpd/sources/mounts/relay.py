@@ -51,7 +51,7 @@ from mcpd.server.context.asking import binding_of
 from mcpd.server.context.questions import is_offered
 from mcpd.server.registry.tools import failed
 from .carried import Watches, for_host_contents, with_own_id, with_tag
-from .parking import Flight, parking_of
+from .parking import Flight, Moved, parking_of
 from .settings import HOPS
 from .shapes import UpstreamError, must_visit, needs_of, read_members, shaped_error, shaped_question, shaped_result
 from .upstream import PATIENCE_SECONDS, Connection, Occupied, Unavailable
@@ -469,20 +469,23 @@ class Relay:
             needs = needs_of(method, _read(asked.params))
         except (AttributeError, *MALFORMED):
             raise InvalidParams(f"{method}: the params cannot be read") from None
-        flights = self._flights_of(carried)
-        offering = [flight for flight in flights if is_offered(needs, flight.call.client.capabilities)]
-        chosen = next((flight for flight in reversed(offering) if flight.is_waiting), None)
-        chosen = chosen or (offering[-1] if offering else None)
-        if chosen is None or (self.settings.questions == "refuse" and chosen.call.version.is_modern):
-            if flights and method == "elicitation/create":
-                return {"action": "decline"}
-            raise MethodNotFound(f"No client that is being served offers {method}")
-        try:
-            return await chosen.ask(self, asked)
-        except ProtocolError:
-            raise
-        except McpdError as error:
-            raise InternalError(f"The client cannot be asked: {error}") from None
+        while True:
+            flights = self._flights_of(carried)
+            offering = [flight for flight in flights if is_offered(needs, flight.call.client.capabilities)]
+            chosen = next((flight for flight in reversed(offering) if flight.is_waiting), None)
+            chosen = chosen or (offering[-1] if offering else None)
+            if chosen is None or (self.settings.questions == "refuse" and chosen.call.version.is_modern):
+                if flights and method == "elicitation/create":
+                    return {"action": "decline"}
+                raise MethodNotFound(f"No client that is being served offers {method}")
+            try:
+                return await chosen.ask(self, asked)
+            except Moved:
+                carried = None
+            except ProtocolError:
+                raise
+            except McpdError as error:
+                raise InternalError(f"The client cannot be asked: {error}") from None
 
     async def ask_client(self, exchange: Exchange, method: str, params: Raw) -> Raw:
         """Ask the client of a session a question. Raises ProtocolError with its error."""

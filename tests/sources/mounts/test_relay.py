@@ -519,3 +519,43 @@ async def test_mirrored_arguments_are_sent_in_headers_and_checked_at_both_ends()
             result = await client.call_tool("up_deploy", {"region": "eu"})
             assert result.content == [TextContent("header: eu")]
         await front.aclose()
+
+
+async def test_a_question_that_comes_with_the_result_of_another_call_finds_its_client() -> None:
+    """MNT-12: any call of the client can carry a question, also if the chosen one ends at that moment."""
+    server = Server("crossing")
+    asks, ends = asyncio.Event(), asyncio.Event()
+
+    @server.tool
+    async def ask(ctx: Context) -> str:
+        await asks.wait()
+        ends.set()  # the other tool is answered in the same turn of the loop
+        answer = await ctx.elicit("who?", FORM)
+        return str(answer.content["n"])
+
+    @server.tool
+    async def end() -> str:
+        await ends.wait()
+        return "ended"
+
+    async with mounted(server, MODERN, "legacy") as wire:
+        for _ in range(20):
+            asks.clear()
+            ends.clear()
+            first = wire.ask("tools/call", {"name": "up_ask", "arguments": {}})
+            second = wire.ask("tools/call", {"name": "up_end", "arguments": {}})
+            await asyncio.sleep(0)
+            asks.set()
+            left = {first: "up_ask", second: "up_end"}
+            said = {}
+            while left:
+                for number, name in list(left.items()):
+                    result = (await wire.answer(number))["result"]
+                    del left[number]
+                    if result["resultType"] != "input_required":
+                        said[name] = result["content"][0]["text"]
+                        continue
+                    (key,) = result["inputRequests"]
+                    state = {"requestState": result["requestState"], "inputResponses": {key: ACCEPTED}}
+                    left[wire.ask("tools/call", {"name": name, "arguments": {}, **state})] = name
+            assert said == {"up_ask": "me", "up_end": "ended"}
