@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import gc
 import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -20,6 +19,7 @@ from support.wires import MODERN, Wire, memory_wire
 from mcpd import Server
 from mcpd.errors import ConfigurationError
 from mcpd.server.reloading import take_over
+from mcpd.sources.openapi.api import Api
 
 PET = {
     "type": "object",
@@ -436,7 +436,15 @@ async def test_callers_at_the_same_time_keep_their_own_headers() -> None:
         await server.aclose()
 
 
-async def test_connections_are_closed_at_the_end_and_opened_again(caplog: pytest.LogCaptureFixture) -> None:
+async def test_connections_are_closed_at_the_end_and_opened_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[Api] = []
+    open_pool = Api._opened
+
+    async def recorded(self: Api) -> Any:
+        opened.append(self)
+        return await open_pool(self)
+
+    monkeypatch.setattr(Api, "_opened", recorded)
     async with raw_server(always(as_json({}))) as api:
         server = served(api)
         for _ in range(2):
@@ -449,8 +457,9 @@ async def test_connections_are_closed_at_the_end_and_opened_again(caplog: pytest
             take_over(server, changed)
             assert "isError" not in await wire.call("new_read_pet", petId="1")
         await server.aclose()
-    gc.collect()
-    assert "Unclosed" not in caplog.text
+    assert len(opened) == 4
+    assert len(set(opened)) == 2
+    assert all(api._pool is None for api in opened)
 
 
 # ------------------------------------------------------------------------------------------ which documents
