@@ -319,7 +319,7 @@ def _check_login(mounts: Sequence[Found], options: Options) -> None:
 
 def _serve(server: Server, serving: _Serving, options: Options, watched: list[Watcher] | None, began: int) -> None:
     if options.reload and not watched:
-        raise ConfigurationError("--reload: the demo server has no files; name a target")
+        raise ConfigurationError("--reload: this target has no Python files or folder to watch")
     if options.attach and not options.stdio and not options.reload:
         serving.loaded = [make(options, began) for make in watched or ()]
         serving.run(server)

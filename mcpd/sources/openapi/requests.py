@@ -34,7 +34,7 @@ def request_for(
     cookies: list[str] = []
     for parameter in operation.parameters:
         value = arguments.get(parameter.argument)
-        if value is None:
+        if value is None and parameter.place != "path":
             continue
         if parameter.place == "query":
             pairs += _query(parameter, value)
@@ -45,7 +45,7 @@ def request_for(
             if not text.isprintable() or text != text.strip() or any(c > "\xff" for c in text):
                 raise ToolError(f"{parameter.argument}: a header cannot hold this text; use one line of Latin letters")
         else:
-            text = _joined(parameter, value)
+            text = "" if value is None else _joined(parameter, value)
             if problem := path_problem(text) if text.strip(".") else "is empty or dots":
                 raise ToolError(f"{parameter.argument}: it {problem}, so it cannot be a part of a path")
             path[parameter.name] = quote(text, safe="")
