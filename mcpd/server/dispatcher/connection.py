@@ -14,6 +14,7 @@ from functools import partial
 from time import perf_counter
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any, TypeAlias
+from weakref import WeakKeyDictionary
 
 from msgspec import Raw, Struct, field, to_builtins
 
@@ -69,13 +70,13 @@ _YIELD_BYTES = 64 * 1024
 NotificationListener: TypeAlias = Callable[[Exchange, Any], Coroutine[Any, Any, None]]
 
 
-# The cancelled calls of all connections that still run, because their functions ignore it, with the clients.
-_cancelled: dict[Call, object] = {}
+# The cancelled calls of all connections that still run, because their functions ignore it, by their tasks.
+_cancelled: WeakKeyDictionary[asyncio.Task[Any], Call] = WeakKeyDictionary()
 
 
 def cancelled_calls() -> list[Call]:
     """Return the calls of this process that still run although they were cancelled."""
-    return list(_cancelled)
+    return [call for task, call in list(_cancelled.items()) if not task.get_loop().is_closed()]
 
 
 class ServerConnection(Struct, eq=False, weakref=True):
@@ -234,8 +235,9 @@ class ServerConnection(Struct, eq=False, weakref=True):
         # Called by the event loop, because a task that is cancelled before its first step never begins: its call would
         # not be answered.
         if call in self._running:
-            _cancelled[call] = self.session.responsible
-            self._running[call].cancel()
+            task = self._running[call]
+            _cancelled[task] = call
+            task.cancel()
 
     # -- requests ----------------------------------------------------------------------------
 
@@ -359,7 +361,7 @@ class ServerConnection(Struct, eq=False, weakref=True):
     def _has_spent(self) -> bool:
         # Whether as many cancelled calls of this client still run as may be open.
         most, client = self.session.max_in_flight, self.session.responsible
-        return len(_cancelled) >= most and sum(each == client for each in list(_cancelled.values())) >= most
+        return len(_cancelled) >= most and sum(each.session.responsible == client for each in cancelled_calls()) >= most
 
     async def _finish(
         self, call: Call, exchange: Exchange, work: Coroutine[Any, Any, Any], hand_back: bool
@@ -390,9 +392,9 @@ class ServerConnection(Struct, eq=False, weakref=True):
                 raise  # the coroutine is dropped unfinished, after its loop has ended
             response = _fail_call(call, error)
         finally:
-            self._running.pop(call, None)
-            if _cancelled:
-                _cancelled.pop(call, None)
+            ended = self._running.pop(call, None)
+            if _cancelled and ended is not None:
+                _cancelled.pop(ended, None)
             exchange.has_ended = True
             if exchange.pending is not None:
                 exchange.end()
@@ -467,7 +469,7 @@ class ServerConnection(Struct, eq=False, weakref=True):
         task = start(self.loop, listener(Exchange(call, self), params))
         if task is not None:
             self._running[call] = task
-            task.add_done_callback(lambda _: (self._running.pop(call), _cancelled.pop(call, None)))
+            task.add_done_callback(lambda task: (self._running.pop(call), _cancelled.pop(task, None)))
         return True
 
     def _receive_batch(self, batch: Batch, size: int) -> None:

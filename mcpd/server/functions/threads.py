@@ -464,7 +464,8 @@ _slots_of: WeakKeyDictionary[asyncio.AbstractEventLoop, ThreadSlots] = WeakKeyDi
 
 def cancelled_calls() -> list[Any]:
     """Return the cancelled calls whose functions still run in threads of this process."""
-    return [each.call for slots in list(_slots_of.values()) for each in list(slots.cancelled) if each.call is not None]
+    slots = [slots for loop, slots in list(_slots_of.items()) if not loop.is_closed()]
+    return [each.call for one in slots for each in list(one.cancelled) if each.call is not None]
 
 
 class _Slot(Borrower, eq=False):
