@@ -20,6 +20,7 @@ from mcpd import Client, Context, Server
 from mcpd.client.callbacks import Callbacks
 from mcpd.client.targets.named import CommandTarget
 from mcpd.errors import RemoteError
+from mcpd.protocol.envelope import Opening
 from mcpd.protocol.types.base import RawResult
 from mcpd.transports.websocket.server import WebSocketListener
 from mcpd.types import CreateMessageResult, ElicitResult, Root, TextContent
@@ -559,3 +560,48 @@ async def test_a_question_that_comes_with_the_result_of_another_call_finds_its_c
                     state = {"requestState": result["requestState"], "inputResponses": {key: ACCEPTED}}
                     left[wire.ask("tools/call", {"name": name, "arguments": {}, **state})] = name
             assert said == {"up_ask": "me", "up_end": "ended"}
+
+
+async def test_a_parked_call_whose_server_dies_says_so(child: Child) -> None:
+    """MNT-13, MNT-29: the retry gets the reason, and another call starts the server again."""
+    target = CommandTarget((child.python, str(Path(__file__).with_name("asking.py"))), child.env)
+    front = Server("front")
+    front.mount("up", target, protocol="legacy")
+    async with memory_wire(front) as wire:
+        await wire.open(MODERN, CAPABILITIES)
+        await wire.result("tools/list")
+        first = (await asked(wire, "name", {"greeting": "hi"}))["result"]
+        mounts: Any = front.extensions["mcpd/mounts"]
+        (connection,) = mounts.by_name["up"].connections()
+        await connection.client.channel.aclose()
+        connection.client.closed()
+        answers = dict.fromkeys(first["inputRequests"], ACCEPTED)
+        retry = await asked(
+            wire, "name", {"greeting": "hi"}, requestState=first["requestState"], inputResponses=answers
+        )
+        assert retry["result"]["isError"] is True
+        assert 'mount "up" is not available' in retry["result"]["content"][0]["text"]
+    await front.aclose()
+
+
+async def test_a_state_of_one_user_does_not_open_for_another() -> None:
+    """MNT-11, MNT-12."""
+    front = Server("front")
+    front.mount("up", make_server(), protocol="legacy")
+
+    @asynccontextmanager
+    async def user(name: str) -> AsyncIterator[Wire]:
+        async with memory_wire(front) as wire:
+            wire.connection.session.opening = Opening(principal=name)
+            await wire.open(MODERN, CAPABILITIES)
+            await wire.result("tools/list")
+            yield wire
+
+    async with user("ada") as ada, user("bob") as bob:
+        first = (await asked(ada, "name", {"greeting": "hi"}))["result"]
+        answers = dict.fromkeys(first["inputRequests"], ACCEPTED)
+        given: dict[str, Any] = {"requestState": first["requestState"], "inputResponses": answers}
+        assert (await asked(bob, "name", {"greeting": "hi"}, **given))["error"]["code"] == -32602
+        result = (await asked(ada, "name", {"greeting": "hi"}, **given))["result"]
+        assert result["content"][0]["text"] == "hi me"
+    await front.aclose()

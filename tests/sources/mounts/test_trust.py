@@ -149,7 +149,7 @@ async def test_a_server_of_another_origin_gets_no_credentials() -> None:
 
 
 async def test_hidden_characters_and_unsafe_icons_are_removed() -> None:
-    """S26-210."""
+    """S25-156, S26-210."""
     up = Server("up")
 
     @up.tool(
