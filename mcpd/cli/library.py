@@ -86,7 +86,7 @@ def child_of(place: str, attribute: str, arguments: Sequence[str], *, always: bo
         raise ConfigurationError(f"--library always: {names} is not installed {where}")
 
     why = "" if always else f", because mcpd.compat has no {needs.missing}"
-    log.info("%s runs with its own library, %s%s", printable(place), library.name, printable(why, 500))
+    log.info("%s runs with its own library, %s%s", printable(place), printable(library.name), printable(why, 500))
     name = os.path.basename(place).removesuffix(".py")
     mount = server_names([name])[name]
     settings = MountSettings(inherit_env=True, start_timeout=_START_SECONDS)

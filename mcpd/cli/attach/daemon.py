@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any
 from mcpd.cli.log import open_writer, output
 from mcpd.errors import ConfigurationError
 from mcpd.protocol.principal import ClientProcess, Origin
+from mcpd.protocol.printable import printable
 from mcpd.server.observe.control import checked_folder
 from mcpd.server.observe.http_thread import check_peer
 from mcpd.sources.files import Stamp, stamp_of
@@ -215,7 +216,7 @@ class AttachListener:
                 control.send(ACCEPTED)
                 await client.run(self._options.grace)
         except (OSError, TimeoutError, ValueError) as error:
-            log.debug("a client cannot be attached: %s", error)
+            log.debug("a client cannot be attached: %s", printable(error))
         finally:
             for descriptor in descriptors:
                 os.close(descriptor)

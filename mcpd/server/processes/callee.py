@@ -224,7 +224,7 @@ class _RemoteCall:
             async with pool.worker(callee.calls) as worker:
                 done = await self._call(worker, Run(callee.key, arguments, self._most, request))
         except NotStarted as error:
-            log.error("tool %s: %s: %s", callee.tool, error, printable(error.details, 10_000))
+            log.error("tool %s: %s: %s", callee.tool, printable(error), printable(error.details, 10_000))
             raise ToolError(f"The tool {callee.tool} cannot run: {error}; details are in the log") from None
         return self._result(done)
 

@@ -21,6 +21,7 @@ from msgspec import Raw
 
 from mcpd import Context, SyncContext
 from mcpd.protocol.jsonrpc import encode
+from mcpd.protocol.printable import printable
 from mcpd.protocol.types.base import RequestMeta
 from mcpd.server.context import context_type
 from mcpd.server.functions.signature import bind
@@ -100,7 +101,7 @@ class ForkServer:
         try:
             pid = os.fork()
         except OSError as error:
-            logging.getLogger("mcpd").error("no process can be forked: %s", error)
+            logging.getLogger("mcpd").error("no process can be forked: %s", printable(error))
             self._control.sendall(RECORD.pack(ENDED, number, 1))
             return
         if pid == 0:

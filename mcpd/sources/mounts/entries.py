@@ -98,7 +98,7 @@ def _without_invalid(upstream: Upstream, method: str, entries: list[Raw]) -> Ite
             seen.add(key)
         if problem:
             text = "mount %s: an entry of %s is left out: %s"
-            log.warning(text, printable(upstream.name), method, printable(problem, 300))
+            log.warning(text, printable(upstream.name), printable(method), printable(problem, 300))
         else:
             yield raw, item
 

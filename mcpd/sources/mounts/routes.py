@@ -148,7 +148,9 @@ class _Routes:
                 await self._watch_one(upstream, own, uri, exchange)
             except McpdError as error:
                 # Own changes are still notified, and the mounted server may have none to report.
-                log.warning("mount %s: %s cannot be watched: %s", upstream.name, printable(own), printable(error))
+                log.warning(
+                    "mount %s: %s cannot be watched: %s", printable(upstream.name), printable(own), printable(error)
+                )
 
     async def _watch_one(self, upstream: Upstream, own: str, uri: str, exchange: Exchange) -> None:
         from .relay import relay_of

@@ -622,7 +622,7 @@ class Upstream:
         try:
             page, entries = await read_all(connection.client, method, member, kind, self.settings, self._hops)
         except McpdError as error:
-            log.warning("mount %s: %s failed: %s", printable(self.name), method, printable(error, 500))
+            log.warning("mount %s: %s failed: %s", printable(self.name), printable(method), printable(error, 500))
             if connection.client.is_lost:
                 return
             page, entries = {}, self.lists[method].entries if method in self.lists else []

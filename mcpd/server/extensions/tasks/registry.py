@@ -567,10 +567,10 @@ class Tasks:
         level = logging.INFO if record.status == "failed" or record.attempt > 1 else logging.DEBUG
         if log.isEnabledFor(level):
             took = (self.clock() - record.created) * 1000
+            event = f"ended: {record.status}" if event == "ended" else event
             log.log(
-                level, "task %s %s (tool %s, owner %s, %.0f ms)", record.id[:8],
-                f"ended: {record.status}" if event == "ended" else event, record.tool, record.owner[:8] or "nobody",
-                took,
+                level, "task %s %s (tool %s, owner %s, %.0f ms)",
+                record.id[:8], event, record.tool, record.owner[:8] or "nobody", took,
             )  # fmt: skip
         host = self.hosts.get(record.server)
         if event in ("created", "ended") and host is not None:
