@@ -57,10 +57,10 @@ log = logging.getLogger("mcpd.mounts")
 FIRST_PAUSE = 0.5
 LONGEST_PAUSE = 30.0
 # So many failures within so many seconds stop all attempts for the longest pause.
-_MOST_FAILURES, _FAILURES_SECONDS = 5, 60.0
+MOST_FAILURES, _FAILURES_SECONDS = 5, 60.0
 MOST_INSTANCES = 32
 MOST_HOPS = 8
-_MOST_USERS = 256
+MOST_USERS = 256
 PATIENCE_SECONDS = 2.0
 """How long a question to an unknown client may keep the calls of others waiting."""
 # How long lists of older servers are fresh, which say nothing about that.
@@ -188,7 +188,7 @@ class Upstream:
         # While it is not known to work, one start after the other.
         self._trial = asyncio.Lock()
         self._is_proven = False
-        self._failed_at: deque[float] = deque(maxlen=_MOST_FAILURES)
+        self._failed_at: deque[float] = deque(maxlen=MOST_FAILURES)
         self._next_try = 0.0
         self._tasks: set[asyncio.Task[Any]] = set()
         self._refreshing: asyncio.Task[None] | None = None
@@ -225,7 +225,7 @@ class Upstream:
             return self
         found = self._users.get(principal)
         if found is None:
-            if len(self._users) >= _MOST_USERS:
+            if len(self._users) >= MOST_USERS:
                 self._start(self._users.pop(next(iter(self._users))).aclose())
             found = Upstream(self.name, self.target, self.settings, self.prefix, lambda _: None)
             found.secrets, found._is_own = self.secrets, True
@@ -523,7 +523,7 @@ class Upstream:
         self._failed_at.append(now)
         recent = sum(now - each < _FAILURES_SECONDS for each in self._failed_at)
         pause = FIRST_PAUSE * 2 ** (recent - 1)
-        is_broken = recent >= _MOST_FAILURES or needs_login
+        is_broken = recent >= MOST_FAILURES or needs_login
         self._next_try = now + (LONGEST_PAUSE if is_broken else uniform(0.9, 1.1) * min(pause, LONGEST_PAUSE))
 
     def _check_pause(self) -> None:
