@@ -40,7 +40,7 @@ Watcher: TypeAlias = "Callable[[Options, int], Watched]"
 
 _HEADER_MARK = b"# /// script"
 _MOST_HEADER_BYTES = 1024 * 1024
-_SOCKETS = ("unix", "http+unix", "ws+unix")
+_SOCKETS = ("unix:", "http+unix:", "ws+unix:")
 _MOST_FILES = 1000  # the same as `MOST_OF_A_KIND` of `sources.tree`, which most starts do not load
 
 
@@ -93,7 +93,8 @@ def _openapi_options(target: str | None, options: Mapping[str, Any]) -> Mapping[
 
 def names_mount(target: str) -> bool:
     """Return whether a target is a URL or a file with servers, instead of a server of one's own."""
-    return "://" in target or target.partition(":")[0] in _SOCKETS or ".json" in target or ".jsonc" in target
+    is_file = target.endswith((".json", ".jsonc")) or ".json:" in target or ".jsonc:" in target
+    return is_file or "://" in target or target.startswith(_SOCKETS)
 
 
 def command_in(target: str | None, words: Sequence[str]) -> tuple[str, ...]:

@@ -361,6 +361,7 @@ class Mounts(Extension):
             upstream.lists.clear()  # of an earlier start
         try:
             await asyncio.gather(*(each.ready() for each in self.by_name.values()))
+            self._sort()
         finally:
             await self.aclose()
 
