@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final, TypeAlias
 from urllib.parse import urljoin
 
+import yaml
 from msgspec import DecodeError, Struct
 from msgspec.json import decode
 from referencing import Registry
@@ -143,7 +144,6 @@ class Document:
 
 def parsed(data: bytes, where: str) -> Any:
     """Return the content of a JSON or YAML document. Raises ConfigurationError."""
-    import yaml
 
     class Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
         pass
