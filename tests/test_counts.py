@@ -246,7 +246,7 @@ def test_a_start_imports_no_more_than_recorded(child: Child, tmp_path: Path, tar
 # What a client asks of a task, and what it is compared with: the most for one request over stdio.
 TASKS: list[tuple[str, Most]] = [
     ("a plain call", (28.5, 2, 5.5, 0)),
-    ("a task from its creation to its end", (149.5, 3, 6.5, 0)),  # one of the system calls is for the id
+    ("a task from its creation to its end", (143.5, 3, 6.5, 0)),  # one of the system calls is for the id
     ("ping", (16.5, 2, 3.5, 0)),
     ("tasks/get", (23.5, 2, 3.5, 0)),
 ]

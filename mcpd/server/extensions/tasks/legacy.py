@@ -166,7 +166,7 @@ class _Legacy(TaskForm):
         if is_new:
             pause = peer.notify_nowait(_STATUS, legacy(record, tasks.clock()))
             if pause is not None:
-                tasks.spawn(pause)
+                pause.close()  # a task changes its status too seldom to wait for the client
         if not tasks.results.get(record.id):
             _ask_open(tasks, record, peer, run.call)
 

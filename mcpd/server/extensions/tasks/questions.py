@@ -103,6 +103,8 @@ class Questions:
         left = tuple(each for each in self.asked.pop(task_id, ()) if each is not asked)
         if left:
             self.asked[task_id] = left
+        if asked.future.done() and not asked.future.cancelled():
+            asked.future.exception()  # marks it as retrieved
         if asked.open:
             with suppress(BackplaneAway):
                 await self._change(task_id, partial(_close, [each.key for each in asked.open]))

@@ -377,7 +377,7 @@ class Tasks:
     async def _look(self, task_id: str) -> None:
         # Read a task that another node may have changed.
         run = self.runs.get(task_id)
-        if task_id not in self._followed():
+        if run is None and task_id not in self._watchers and task_id not in self.questions.asked:
             return
         record = await self.store.read(task_id, is_fresh=True)
         if run is not None and (record is None or record.is_final or record.node != run.node):
@@ -573,11 +573,12 @@ class Tasks:
                 record.id[:8], event, record.tool, record.owner[:8] or "nobody", took,
             )  # fmt: skip
         host = self.hosts.get(record.server)
-        if event in ("created", "ended") and host is not None:
-            for observer in host.observers:
-                if isinstance(observer, HookedObserver):
-                    status = record.status if event == "ended" else None
-                    observer.task_changed(record.tool, status, self.clock() - record.created)
+        if host is None or not host.observers or event not in ("created", "ended"):
+            return
+        status = record.status if event == "ended" else None
+        for observer in host.observers:
+            if isinstance(observer, HookedObserver):
+                observer.task_changed(record.tool, status, self.clock() - record.created)
 
 
 def unknown() -> InvalidParams:

@@ -361,7 +361,7 @@ class TaskRun(Run):
                 return error_outcome(InternalError("The tool asked its client in a way that a task cannot"))
             return error_outcome(error_of(ended, self.call))
         try:
-            return outcome_of(ended, identity_of(self.host))
+            return outcome_of(ended, self.call.session.identity)
         except Exception as error:
             return error_outcome(error_of(error, self.call))
 
