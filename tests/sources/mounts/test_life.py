@@ -15,11 +15,13 @@ from typing import Any
 import pytest
 from conftest import REPOSITORY, Child
 from support.clock import until
+from support.http_peer import serving
 from support.wires import LEGACY, Wire, memory_wire
 
-from mcpd import Server
+from mcpd import Client, Server, TextContent
 from mcpd.client.targets.named import CommandTarget
 from mcpd.errors import ConfigurationError
+from mcpd.server.reloading import take_over
 from mcpd.sources.folder import Folder
 from mcpd.sources.lookup import folder_at
 from mcpd.sources.mounts.mounted import mounts_of
@@ -407,3 +409,41 @@ async def test_lists_have_the_order_of_the_mounts(peers: Peers) -> None:
         assert await text(wire, "count") == "1"
         await wire.quiet()
         assert wire.heard == []
+
+
+async def test_a_program_that_is_reloaded_keeps_its_mounts(peers: Peers) -> None:
+    """MNT-32: those of the command line, and those that the program mounts as before."""
+
+    def make(tool: str) -> Server:
+        server = Server("front")
+        server.add_tool(lambda: tool, name=tool)
+        server.mount("own", peers.command("good"))
+        return server
+
+    server = make("before")
+    mounts_of(server).update("command line", [Wanted("line", peers.command("invalid"))])
+    async with clients(server) as [wire]:
+        assert len(await names(wire)) == 7
+        assert [await text(wire, "own_count"), await text(wire, "line_count")] == ["1", "1"]
+        await asyncio.to_thread(take_over, server, make("after"))
+        listed = await names(wire)
+        assert (listed[0], len(listed)) == ("after", 7)
+        assert [await text(wire, "own_count"), await text(wire, "line_count")] == ["2", "2"]
+        assert peers.said("good")["start"] == peers.said("invalid")["start"] == 1
+
+
+async def test_many_clients_over_http_share_nothing_and_leave_nothing(peers: Peers) -> None:
+    """MNT-24, MNT-25: more clients than instances; the longest idle instance goes, and all go with their clients."""
+    server = Server("front")
+    server.mount("up", peers.command("good"))
+    async with AsyncExitStack() as stack:
+        port = await stack.enter_async_context(serving(server))
+        stack.push_async_callback(server.aclose)
+        async with AsyncExitStack() as open_clients:
+            for _ in range(40):
+                client = await open_clients.enter_async_context(Client(port.listener.url, version=OLD))
+                result = await client.call_tool("up_count")
+                assert result.content == [TextContent("1")]
+            assert mounts_of(server).mounts()[0].instances == 32
+        await until(lambda: mounts_of(server).mounts()[0].instances == 0)
+    await until(lambda: not any(map(is_alive, peers.pids("good"))))
