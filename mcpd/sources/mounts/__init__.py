@@ -1,10 +1,14 @@
 """Other servers behind one: `server.mount("db", target)`, `mcpd serve TARGET… [-- command]`.
 
     mounted    the mounts of one server, and their entries in its catalog; start here.
-    settings   the settings of a mount.
+    passing    a single mounted server, whose names and results stay as they are.
+    targets    the servers that a command line or a file names; `settings` has their settings.
     upstream   one mounted server: its instances, its failures and its lists.
-    entries    tools, resources, templates and prompts of a mounted server.
-    relay      one request, passed on to a mounted server.
+    opening    a new connection to it; `manifest` has what is known of it from earlier.
+    entries    its tools, resources, templates and prompts.
+    relay      one request, passed on to it; `parking` has the calls that wait for answers, `shapes` the messages.
+    routes     tasks and subscriptions of mounted servers; `carried` has their ids and apps.
+    trust      what a mounted server is told, and which of its words are believed.
 
 A server without mounts loads nothing of this package.
 """
