@@ -92,6 +92,7 @@ def library(child: Child, tmp_path: Path) -> Child:
     for name, text in LIBRARY.items():
         write(tmp_path / "site-packages", name, text)
     path = os.pathsep.join([child.env["PYTHONPATH"], str(tmp_path / "site-packages")])
+    child.env["XDG_CACHE_HOME"] = str(tmp_path / "cache")
     return Child(child.python, {**child.env, "PYTHONPATH": path})
 
 
