@@ -81,7 +81,7 @@ def child_of(place: str, attribute: str, arguments: Sequence[str], *, always: bo
     if library is None:
         if not always:
             return None
-        names = " and ".join(sorted(needs.libraries)) or "no MCP library"
+        names = " and ".join(sorted(needs.libraries)) or "mcp"
         where = f"where mcpd runs ({sys.executable}), nor in a .venv beside {place}"
         raise ConfigurationError(f"--library always: {names} is not installed {where}")
 

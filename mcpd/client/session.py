@@ -239,11 +239,11 @@ class ClientSession:
         self.envelope = Envelope(agreed.version, self.info, self.capabilities)
 
     def initialize(self, version: str) -> ClientRequest:
-        shape = table.get(version).shape
+        found = table.get(version)
         params = InitializeParams(
-            protocol_version=version, capabilities=shape(self.capabilities), client_info=shape(self.info)
+            protocol_version=version, capabilities=found.shape(self.capabilities), client_info=found.shape(self.info)
         )
-        return self._send_request("initialize", params)
+        return self._send_request("initialize", as_members(found, params))
 
     def accept_initialize(self, result: Raw) -> str:
         """Process the response to `initialize`, notify the server, and return the version, which is used from now on.

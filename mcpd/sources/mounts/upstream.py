@@ -59,6 +59,8 @@ LONGEST_PAUSE = 30.0
 # So many failures within so many seconds stop all attempts for the longest pause.
 MOST_FAILURES, _FAILURES_SECONDS = 5, 60.0
 MOST_INSTANCES = 32
+# How long an instance whose client left during its start may be idle, before it ends.
+_LEFT_SECONDS = 1.0
 MOST_HOPS = 8
 MOST_USERS = 256
 PATIENCE_SECONDS = 2.0
@@ -425,8 +427,7 @@ class Upstream:
             exchange.peer.on_closed(lambda _: self._close(connection))
             ended = getattr(exchange.peer, "ended", None)
             if ended is not None and ended.done():
-                self._close(connection)  # nothing else would end it
-                raise Unavailable(f'mount "{self.name}" is not available: its client has left')
+                self._start(self._close_when_idle(connection))  # nothing else would end it
         connection.is_over_http = key != _SHARED and exchange is not None and exchange.origin.transport == "http"
         if connection.is_over_http and settings.instance_idle:
             self._end_when_idle(connection)
@@ -483,6 +484,14 @@ class Upstream:
         """Forget the failures so far, so that the next request tries again."""
         self._failed_at.clear()
         self._next_try = 0.0
+
+    async def _close_when_idle(self, connection: Connection) -> None:
+        # The client sends nothing more, but what it sent before is answered, as on stdio if its input is a file.
+        while True:
+            await asyncio.sleep(_LEFT_SECONDS)
+            if not connection.calls and self._refreshing is None:
+                self._close(connection)
+                return
 
     async def aclose(self) -> None:
         """End all instances, at the same time."""

@@ -282,6 +282,23 @@ async def test_our_own_client_carries_it_on(traced: Traced) -> None:
         far.tracing.stop()
 
 
+async def test_a_client_of_an_older_version_opens_within_a_call(traced: Traced) -> None:
+    """OBS-08: `initialize` carries the trace, too."""
+    far = Traced()
+    try:
+
+        @traced.server.tool
+        async def relay() -> str:
+            async with Client(far.server, version="2025-11-25") as client:
+                return str(await client.call("echo", text="on"))
+
+        async with memory_wire(traced.server, MODERN) as wire:
+            called = await wire.call("relay", {"traceparent": PARENT})
+        assert called["content"][0]["text"] == "on"
+    finally:
+        far.tracing.stop()
+
+
 @pytest.mark.parametrize("open_wire", [memory_wire, stdio_wire, websocket_wire, http_wire])
 async def test_questions_to_the_client_carry_it_on(open_wire: Any, traced: Traced) -> None:
     """OBS-08: a request of ours to the client is a CLIENT span, which the client hears of in `_meta`."""
