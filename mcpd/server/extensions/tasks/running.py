@@ -151,7 +151,12 @@ class TaskRun(Run):
             self.tasks.spawn(self.tasks.discard(self, self._seed))
             self.stop(None)
         work.cancel()
-        work.add_done_callback(_retrieve)
+        work.add_done_callback(self._given_up)
+
+    def _given_up(self, work: asyncio.Task[Any]) -> None:
+        self._close()
+        if not work.cancelled():
+            work.exception()  # marks it as retrieved
 
     def _wake(self, _: object = None) -> None:
         if self._ready is not None and not self._ready.done():
@@ -437,11 +442,6 @@ def run_now(work: Coroutine[Any, Any, None]) -> None:
     except StopIteration:
         return
     raise RuntimeError("it waits")
-
-
-def _retrieve(work: asyncio.Task[Any]) -> None:
-    if not work.cancelled():
-        work.exception()  # marks it as retrieved
 
 
 # -- which calls -------------------------------------------------------------------------------

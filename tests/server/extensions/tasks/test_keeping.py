@@ -533,6 +533,28 @@ async def test_a_node_that_was_silent_keeps_what_nobody_has_taken() -> None:
     await other.end()
 
 
+async def test_a_call_that_is_cancelled_while_it_is_stored_takes_no_place() -> None:
+    """TASK-047, TASK-074: otherwise a client that cancels often soon could not have any task."""
+    stage, gate = TaskStage(tasks=TaskSettings(running_each=1)), asyncio.Event()
+
+    class Slow(Shared):
+        async def set(self, *arguments: Any, **options: Any) -> bool:
+            await gate.wait()
+            return await MemoryBackplane.set(self._real, *arguments, **options)
+
+    stage.server.extensions[TASKS].task_store = Slow(MemoryBackplane())  # type: ignore[attr-defined]
+    async with stage.wire() as wire:
+        for tool in ("work", "auto", "again"):
+            request_id = wire.ask("tools/call", {"name": tool, "arguments": {}})
+            await until(lambda: stage.tasks.counted)
+            wire.cancel(request_id)
+            await until(lambda: not stage.tasks.counted)
+        gate.set()
+        stage.gate.set()
+        assert (await wait_for(wire, await begin(wire, "work")))["status"] == "completed"
+        assert stage.tasks.runs == {}
+
+
 @pytest.mark.medium
 async def test_a_store_that_is_away() -> None:
     """TASK-074: auto calls stay in their request, required ones fail; own tasks go on, and end once it is back."""
