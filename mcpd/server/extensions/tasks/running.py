@@ -144,7 +144,8 @@ class TaskRun(Run):
         return self._direct(work) if self._seed is None else self._described()
 
     def _give_up(self, work: asyncio.Task[Any]) -> None:
-        # The client has left before it was told of a task: there is none (TASK-047).
+        # The client has left before it was told of a task: there is none, also if its time is over now (TASK-047).
+        self._is_refused = True
         if self._storing is not None:
             self._storing.cancel()
         if self._seed is not None:

@@ -533,16 +533,22 @@ async def test_a_node_that_was_silent_keeps_what_nobody_has_taken() -> None:
     await other.end()
 
 
+class Slow(Shared):
+    """A store that writes once `gate` is open."""
+
+    def __init__(self, gate: asyncio.Event) -> None:
+        super().__init__(MemoryBackplane())
+        self._gate = gate
+
+    async def set(self, *arguments: Any, **options: Any) -> bool:
+        await self._gate.wait()
+        return await MemoryBackplane.set(self._real, *arguments, **options)
+
+
 async def test_a_call_that_is_cancelled_while_it_is_stored_takes_no_place() -> None:
     """TASK-047, TASK-074: otherwise a client that cancels often soon could not have any task."""
     stage, gate = TaskStage(tasks=TaskSettings(running_each=1)), asyncio.Event()
-
-    class Slow(Shared):
-        async def set(self, *arguments: Any, **options: Any) -> bool:
-            await gate.wait()
-            return await MemoryBackplane.set(self._real, *arguments, **options)
-
-    stage.server.extensions[TASKS].task_store = Slow(MemoryBackplane())  # type: ignore[attr-defined]
+    stage.server.extensions[TASKS].task_store = Slow(gate)  # type: ignore[attr-defined]
     async with stage.wire() as wire:
         for tool in ("work", "auto", "again"):
             request_id = wire.ask("tools/call", {"name": tool, "arguments": {}})
@@ -553,6 +559,20 @@ async def test_a_call_that_is_cancelled_while_it_is_stored_takes_no_place() -> N
         stage.gate.set()
         assert (await wait_for(wire, await begin(wire, "work")))["status"] == "completed"
         assert stage.tasks.runs == {}
+
+
+@pytest.mark.parametrize("pause", range(12))
+async def test_a_call_that_is_cancelled_as_its_time_ends_leaves_no_task(pause: int) -> None:
+    """TASK-047: whatever is first in a turn of the event loop, no record says that the work has failed."""
+    stage, gate = TaskStage(), asyncio.Event()
+    stage.server.extensions[TASKS].task_store = Slow(gate)  # type: ignore[attr-defined]
+    async with stage.wire() as wire:
+        request_id = wire.ask("tools/call", {"name": "auto", "arguments": {}})
+        await turns(pause)
+        wire.cancel(request_id)
+        gate.set()
+        await until(lambda: stage.ended == stage.entered and not stage.tasks._background and not stage.tasks.counted)
+        assert sum(map(len, stage.tasks._kept.values())) == 0
 
 
 @pytest.mark.medium
