@@ -130,7 +130,7 @@ def with_tag(raw: Raw, mount: str, exchange: Exchange) -> Raw:
         return raw
     members: dict[str, Any] = dict(_read_members(raw))
     if "taskId" not in members:
-        return raw  # the word stands in a text
+        return raw  # a text contains the word
     return Raw(encode({**members, "taskId": tagged(_read(members["taskId"]), mount, exchange)}))
 
 

@@ -1,4 +1,4 @@
-"""What a mounted server receives of this process and of its clients, and what is believed of what it says.
+"""The limits between this process and a mounted server: environment, headers, tokens, texts and pinned tools.
 
 A child process gets the usual variables and those that the mount names, never all, and none of mcpd. Of a client's
 headers only named ones are sent on, never credentials. Texts of a server may contain characters that hide or reverse

@@ -347,7 +347,7 @@ class Upstream:
         opening = session.opening
         if self.settings.identity == "upstream" or (mode == "principal" and opening.principal):
             return "principal", opening.principal
-        # A connection of one request belongs to its user. An instance is told once what its client can be asked.
+        # A connection of one request belongs to its user. An instance declares the capabilities of one client.
         of_one_request = opening.version is not None and opening.version.is_modern
         if opening.subscribes and not opening.is_stateless and not of_one_request:
             return session
