@@ -1,8 +1,8 @@
 """The limits between this process and a mounted server: environment, headers, tokens, texts and pinned tools.
 
 A child process gets the usual variables and those that the mount names, never all, and none of mcpd. Only
-headers that the mount names are sent on, never credentials. Texts of a server may contain characters that hide or reverse
-what a person reads, so they are removed. `pin` keeps a digest of each tool in mcpd.lock, and withholds a tool that has
+headers that the mount names are sent on, never credentials. Characters that hide or reverse what a person reads are
+removed from the texts of a server. `pin` keeps a digest of each tool in mcpd.lock, and withholds a tool that has
 changed until `mcpd mounts accept NAME`.
 
 Spec: 2025-11-25 and 2026-07-28 basic/authorization, token passthrough; 2026-07-28 basic/index, icons.
