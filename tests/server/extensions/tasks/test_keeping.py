@@ -571,6 +571,8 @@ async def test_a_call_that_is_cancelled_as_its_time_ends_leaves_no_task(pause: i
         await turns(pause)
         wire.cancel(request_id)
         gate.set()
+        await wire.call("greet")
+        await turns(50)
         await until(lambda: stage.ended == stage.entered and not stage.tasks._background and not stage.tasks.counted)
         assert sum(map(len, stage.tasks._kept.values())) == 0
 
