@@ -14,9 +14,9 @@ from mcpd.errors import AccessDenied, ProtocolError
 from mcpd.protocol.budget import client_of
 from mcpd.protocol.channel import Channel
 from mcpd.protocol.defaults import SESSION_TIMEOUT
+from mcpd.protocol.envelope import Opening, OpeningOfPart
 from mcpd.protocol.jsonrpc import Message
 from mcpd.protocol.principal import Principal
-from mcpd.protocol.session import Opening
 from mcpd.protocol.versions.table import Version
 from mcpd.server.backplane.base import Backplane, EventStore
 from mcpd.transports.authentication import Protection, Refusal, RequestHeaders
@@ -192,7 +192,8 @@ class Core:
         """Return what is known about the connection of a request: the client and its address."""
         client = request.scope.get("client")
         peer = client[0] if client else ""
-        return Opening(version, self.principal(request), peer, is_stateless, subscribes, request.part)
+        known = version, self.principal(request), peer, is_stateless, subscribes
+        return Opening(*known) if request.part is None else OpeningOfPart(*known, named=request.part)
 
     def owner(self, request: HttpRequest) -> str:
         """Return the client of a request, for per-client limits."""
