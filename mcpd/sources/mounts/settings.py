@@ -5,12 +5,17 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
-from typing import Annotated, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 from msgspec import Meta, Struct, ValidationError, convert
+from msgspec.json import Decoder
 
 from mcpd.errors import ConfigurationError
+from mcpd.protocol.jsonrpc import MALFORMED
 from mcpd.protocol.printable import printable
+
+if TYPE_CHECKING:
+    from mcpd.server.context.exchange import Exchange
 
 HOPS = "mcpd/hops"
 """The member of `_meta` that counts the mounts that a request has passed."""
@@ -145,3 +150,18 @@ def read_settings(name: str, given: Mapping[str, Any], kind: type[S] = MountSett
 def settings_of(table: MountTable) -> MountSettings:
     """Return the settings in a table, without its place."""
     return MountSettings(**{name: getattr(table, name) for name in MountSettings.__struct_fields__})
+
+
+def hops_of(exchange: Exchange) -> int:
+    """Return how many mounts a request has passed."""
+    raw = exchange.call.raw
+    if HOPS.encode() not in bytes(raw):
+        return 0
+    try:
+        hops = _read_head(raw).get("_meta", {}).get(HOPS, 0)
+    except (AttributeError, *MALFORMED):
+        return 0
+    return hops if isinstance(hops, int) else 0
+
+
+_read_head = Decoder(dict[str, Any]).decode

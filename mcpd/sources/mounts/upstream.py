@@ -41,7 +41,7 @@ from mcpd.protocol.types.features import Prompt, Resource, ResourceTemplate, Too
 from mcpd.protocol.versions import table
 from mcpd.protocol.versions.table import SUPPORTED, Version
 from . import manifest
-from .settings import HOPS, MountSettings
+from .settings import MountSettings, hops_of
 
 if TYPE_CHECKING:
     from mcpd.client.connection import ClientConnection
@@ -671,21 +671,6 @@ def shown(target: Target) -> str:
     if isinstance(target, UrlTarget):
         return str(replace(target, name=""))
     return mask_text(target) if isinstance(target, str) else type(target).__name__
-
-
-def hops_of(exchange: Exchange) -> int:
-    """Return how many mounts a request has passed."""
-    raw = exchange.call.raw
-    if HOPS.encode() not in bytes(raw):
-        return 0
-    try:
-        hops = _read_head(raw).get("_meta", {}).get(HOPS, 0)
-    except (AttributeError, *MALFORMED):
-        return 0
-    return hops if isinstance(hops, int) else 0
-
-
-_read_head = Decoder(dict[str, Any]).decode
 
 
 def _says_private(page: Mapping[str, Raw]) -> bool:
