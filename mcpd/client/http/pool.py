@@ -19,7 +19,7 @@ import zlib
 from collections.abc import Callable, Iterator, Mapping
 from io import BytesIO
 from typing import Any, TypeAlias, cast
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, WeakSet
 
 import aiohttp
 from aiohttp.abc import AbstractResolver
@@ -147,6 +147,7 @@ class HttpPool:
         if transport is None or transport.is_closing() or not transport.can_write_eof():
             return False
         transport.write_eof()
+        _half_closed.add(transport)
         return True
 
     async def aclose(self) -> None:
@@ -223,6 +224,8 @@ class _IdleGuard(asyncio.Protocol):
 
 # The connection that the latest request of each task uses.
 _transports: WeakKeyDictionary[asyncio.Task[Any], asyncio.Transport] = WeakKeyDictionary()
+# Connections on which nothing can be sent any more.
+_half_closed: WeakSet[asyncio.Transport] = WeakSet()
 
 
 class _CheckedPool:
@@ -233,6 +236,9 @@ class _CheckedPool:
             transport = connection.transport
             if transport is None:
                 return connection  # just lost; aiohttp raises the error
+            if transport in _half_closed:
+                connection.close()
+                continue
             task = asyncio.current_task()
             if task is not None:
                 _transports[task] = transport
