@@ -227,7 +227,13 @@ class Sentinels:
         _await_line(self._running[name], awaits)
 
     def kill_master(self) -> None:
-        """It is gone, and the replica takes its place when this returns."""
+        """It is gone, and the replica takes its place when this returns, with all that was written until now."""
+        # The order of writes is kept, so the replica has the earlier ones once it has this one.
+        with socket.create_connection(("127.0.0.1", self.ports["master"])) as connected:
+            connected.sendall(b"SET replicated 1\r\nWAIT 1 0\r\n")
+            answer = b""
+            while not answer.endswith(b":1\r\n"):
+                answer += connected.recv(64)
         self._running["master"].kill()
         _await_line(self._running["sentinel"], b"+switch-master")
 
