@@ -194,7 +194,7 @@ def _is_daemon(options: Options) -> bool:
 
 
 def _targets(options: Options) -> tuple[list[Found], list[Found]]:
-    # Return the servers of the user, and those of others.
+    # Return the servers of the user, and the servers of others.
     from .target import Found, command_in, find
 
     if options.demo and options.target is not None:

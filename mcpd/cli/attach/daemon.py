@@ -229,7 +229,7 @@ class AttachListener:
         if greeting[0] != self._identity:
             return "another program or environment has a daemon of the same name"
         if len(descriptors) != 3 or not all(map(_is_pipe, descriptors[:2])):
-            return "stdin and stdout have to be pipes or sockets"
+            return "stdin and stdout must be pipes or sockets"
         if self._socket is None or self._is_stale():
             self._give_up_socket()
             return ""
@@ -305,7 +305,7 @@ class _Client:
         self._context.run(output.set, self._log)
 
     def _log(self, data: bytes) -> None:
-        # A reader that does not read loses lines; it must not hold up anybody else.
+        # A reader that does not read loses lines, and holds up no other client.
         if self._write is not None:
             with suppress(OSError):
                 self._write(data)
@@ -372,7 +372,7 @@ def _is_pipe(descriptor: int) -> bool:
 
 async def _read_greeting(control: socket.socket, descriptors: list[int]) -> tuple[bytes, bytes]:
     # Returns the identity of a client, and what it says of itself. Appends its descriptors, which the caller closes.
-    # Raises ValueError for anything else.
+    # Raises ValueError for other bytes.
     data = bytearray()
     loop = asyncio.get_running_loop()
     lengths: list[int] | None = None

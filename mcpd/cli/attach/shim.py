@@ -117,7 +117,7 @@ def _folder() -> str:
 
 
 def identity(rule: bytes | None) -> bytes:
-    """What a daemon and its clients must have in common: program, command line, folder and environment.
+    """The properties that a daemon shares with its clients: program, command line, folder and environment.
 
     `rule` is what the server's author has decided (`Attach`): the first line says whether the folder counts, the others
     name the variables that do, `*` all of them. None means that everything counts.
@@ -225,7 +225,7 @@ def _hand_over(control: socket, message: bytes) -> bytes:
 
 
 def _wait(control: socket) -> None:
-    # Become the shell that waits. Its descriptors are no pipe of the host, which sees their end when the daemon does.
+    # Become the shell that waits. It keeps no pipe of the host, so that the host sees the end when the daemon closes it.
     control.setblocking(True)
     nothing = os.open(os.devnull, os.O_RDWR)
     os.dup2(control.fileno(), READY_DESCRIPTOR)
