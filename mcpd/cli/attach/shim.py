@@ -225,7 +225,7 @@ def _hand_over(control: socket, message: bytes) -> bytes:
 
 
 def _wait(control: socket) -> None:
-    # Become the shell that waits. It keeps no pipe of the host, so that the host sees the end when the daemon closes it.
+    # Become the shell that waits. It keeps no pipe of the host, which then sees the end when the daemon closes it.
     control.setblocking(True)
     nothing = os.open(os.devnull, os.O_RDWR)
     os.dup2(control.fileno(), READY_DESCRIPTOR)
