@@ -25,6 +25,7 @@ IDLE_SECONDS = 60.0
 MOST_WAITING = 64
 # The time for which the `finally` blocks of a cancelled call may run.
 END_SECONDS = 1.0
+_ENDED = "its process has ended while it started", "its output says why"
 
 
 class NotStarted(Exception):
@@ -125,6 +126,8 @@ class Pool:
                 if self.fork_server is None or self.fork_server.is_closed:
                     self.fork_server = ForkServer(self.source, self.start)
                 worker = self.fork_server.fork()
+        except ConnectionError:
+            raise NotStarted(*_ENDED) from None
         except OSError as error:
             raise NotStarted("no process can be started", error) from None
         self._workers.add(worker)
@@ -140,7 +143,7 @@ class Pool:
         except (OSError, ValueError, MsgspecError):
             ready = None
         if not isinstance(ready, Ready):
-            raise NotStarted("its process has ended while it started", "its output says why")
+            raise NotStarted(*_ENDED)
         if ready.pid:
             worker.pid, worker.is_running = ready.pid, False
             return True

@@ -211,7 +211,10 @@ class ForkServer:
 
 
 async def spawn(source: Source) -> Worker:
-    """Return a new worker, which is not ready yet. Raises OSError if it cannot be started."""
+    """Return a new worker, which is not ready yet.
+
+    Raises ConnectionError if its process ends at once, another OSError if it cannot be started.
+    """
     secret = token_hex(SECRET_BYTES // 2).encode()
     with socket.create_server(("127.0.0.1", 0)) as listener:
         listener.setblocking(False)
@@ -250,6 +253,6 @@ async def _connection(listener: socket.socket, secret: bytes, ended: asyncio.Fut
                             return sock
                 sock.close()
     except TimeoutError:
-        raise OSError("it has ended while it started") from None
+        raise ConnectionError("it has ended while it started") from None
     finally:
         ended.remove_done_callback(give_up)
