@@ -9,6 +9,7 @@ from __future__ import annotations
 import gc
 import tracemalloc
 from collections.abc import Awaitable, Callable, Iterator
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -75,9 +76,12 @@ async def test_a_client_that_waits_takes_no_more_than_recorded(
     async with serving(server) as port:
         for _ in range(MANY):  # the first make what all share
             await make(port)
-        before = ours()
-        for _ in range(MANY):
-            await make(port)
-        each = (ours() - before) / MANY
+        sizes = [ours()]
+        for _ in range(3):
+            for _ in range(MANY):
+                await make(port)
+            sizes.append(ours())
+        # What the server makes once in a while, such as a larger table, is in one of the three.
+        each = min(after - before for before, after in pairwise(sizes)) / MANY
     print(f"{each:.0f} bytes")
     assert each <= most
