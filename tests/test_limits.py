@@ -1,4 +1,4 @@
-"""docs/limits.md says what the code does: each default is read from there, and no setting is missing."""
+"""docs/reference/limits.md says what the code does: each default is read from there, and no setting is missing."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 
 from mcpd.server.settings import command_options
 
-PAGE = Path(__file__).resolve().parent.parent / "docs" / "limits.md"
+PAGE = Path(__file__).resolve().parent.parent / "docs" / "reference" / "limits.md"
 
 # The structs whose every number is a limit, less those that are none.
 STRUCTS = [

@@ -218,11 +218,11 @@ def test_adding_a_limit(copy: Copy) -> None:
     copy.change("mcpd/server/http/core.py", sessions, f"{sessions}    max_naps: int = 7\n")
     limits = "tests/test_limits.py"
     assert not copy.passes(limits)
-    page = (copy.root / "docs/limits.md").read_text("utf-8")
+    page = (copy.root / "docs/reference/limits.md").read_text("utf-8")
     (row,) = [line for line in page.splitlines() if "server.http.core.HttpSettings.max_sessions " in line]
     place = "server.http.core.HttpSettings.max_naps"
     wrong = f"| Naps at once | 8 | `HttpSettings(max_naps=…)` | the next is refused <!-- {place} --> |"
-    copy.change("docs/limits.md", row, f"{row}\n{wrong}")
+    copy.change("docs/reference/limits.md", row, f"{row}\n{wrong}")
     assert not copy.passes(limits)
-    copy.change("docs/limits.md", wrong, wrong.replace("| 8 |", "| 7 |"))
+    copy.change("docs/reference/limits.md", wrong, wrong.replace("| 8 |", "| 7 |"))
     assert copy.passes(limits)

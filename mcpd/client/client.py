@@ -190,7 +190,7 @@ class Client(ServerLink, ServerDetails, ToolCalls):
     """A connection to one server: `async with Client(target) as client:`.
 
     `target`: a `Server` of this process; a string or path (a file, a URL, `unix:/path`, `mcp.json:NAME`,
-    `claude-code:NAME`: see docs/targets.md); a command as a list; or an open channel.
+    `claude-code:NAME`: see docs/command-line.md); a command as a list; or an open channel.
 
     `callbacks`: functions that the server may call. `info`: the client's name and version.
 

@@ -1,4 +1,4 @@
-"""docs/folders.md, docs/mcpd-toml.md and docs/documents.md: a folder is served, and the settings are accepted."""
+"""docs/folders.md, docs/reference/mcpd-toml.md and docs/documents.md: a folder is served, and the settings are accepted."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ async def test_the_folder_is_a_server(page_modules: Callable[..., list[ModuleTyp
     assert messages[0].content.text == "Plan the north bed for spring."
 
 
-@pytest.mark.parametrize("page", ["mcpd-toml", "documents"])
+@pytest.mark.parametrize("page", ["reference/mcpd-toml", "documents"])
 def test_the_settings_are_accepted(page: str, tmp_path: Path) -> None:
     tables = [text for language, text in blocks(REPOSITORY / "docs" / f"{page}.md") if language == "toml"]
     for text in tables:

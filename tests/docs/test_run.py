@@ -121,7 +121,7 @@ def test_the_proxy_of_the_page_is_the_one_that_is_tested() -> None:
 
 
 def test_a_library_that_is_replaced(page_modules: Load) -> None:
-    (own,) = page_modules("migrating-from-mcp-1", "own")
+    (own,) = page_modules("migrating", "own")
     tools = asyncio.run(own.mcp.list_tools())
     assert [tool.name for tool in tools] == ["add"]
 
@@ -129,6 +129,6 @@ def test_a_library_that_is_replaced(page_modules: Load) -> None:
 def test_the_switches_are_those_of_the_preview() -> None:
     script = (REPOSITORY / "assets" / "host" / "host.js").read_text(encoding="utf-8")
     labels = re.findall(r'^  \["\w+", "([^"]+)", "', script, re.MULTILINE)
-    page = (REPOSITORY / "docs" / "preview.md").read_text(encoding="utf-8")
+    page = (REPOSITORY / "docs" / "testing-apps.md").read_text(encoding="utf-8")
     assert len(labels) == 8
     assert [label for label in labels if f"\n| {label} | " not in page] == []

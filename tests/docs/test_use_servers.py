@@ -80,20 +80,20 @@ async def test_a_server_that_crashes_is_started_again(tmp_path: Path) -> None:
 
 
 def test_the_script_without_asyncio(page_modules: Load, capsys: pytest.CaptureFixture[str]) -> None:
-    (script,) = page_modules("without-asyncio", "script")
+    (script,) = page_modules("client", "script")
     assert script.main() == "hello"
     assert "'echo'" in capsys.readouterr().out
     assert script.shout("hello") == "HELLO"
 
 
 async def test_the_group_has_the_tools_of_both_servers(page_modules: Load) -> None:
-    (program,) = page_modules("several-servers", "program")
-    names, soup, page = await program.dinner()
+    (group,) = page_modules("client", "group")
+    names, soup, page = await group.dinner()
     assert names == ["garden_find", "kitchen_find"]
     assert (soup, page) == ("leek soup", "Water the beans.")
-    async with ClientGroup({"garden": program.garden, "gone": ["/no/such/server"]}) as group:
-        assert await group.call("garden_find", what="leek") == "leek in the north bed"
-        assert "/no/such/server" in str(group.errors["gone"])
+    async with ClientGroup({"garden": group.garden, "gone": ["/no/such/server"]}) as joined:
+        assert await joined.call("garden_find", what="leek") == "leek in the north bed"
+        assert "/no/such/server" in str(joined.errors["gone"])
 
 
 @pytest.fixture

@@ -1,7 +1,7 @@
 """The Views of one page, from the opening of their frames to their end, with the quirks of other hosts.
 
-docs/preview.md describes which host has which quirk. A quirk that leaves something out applies to the notifications
-about the call that opened the View, and to the results of calls of the View itself.
+docs/testing-apps.md describes which host has which quirk. A quirk that leaves something out applies to the
+notifications about the call that opened the View, and to the results of calls of the View itself.
 """
 
 from __future__ import annotations

@@ -46,8 +46,8 @@ and passwords, are masked; still, read the file before you share it.
 """
 
 _EPILOG = """\b
-The file contains JSON Lines; docs/tracing.md describes them. A full file is renamed to FILE.1, which is replaced.
-The state folder keeps the newest 20 traces.
+The file contains JSON Lines, which docs/troubleshooting.md describes. A full file is renamed to FILE.1, which is
+replaced. The state folder keeps the newest 20 traces.
 """
 
 _SHOW_HELP = """Print a trace, one line per message.

@@ -42,13 +42,13 @@ async def test_questions_about_this_project() -> None:
         "serve a folder of documents": ["folders.md", "documents.md", "docs.md", "serving-documents.md"],
         "what may be in mcpd.toml": ["mcpd-toml.md"],
         "limit the memory of a session": ["limits.md"],
-        "record what a host and a server say to each other": ["tracing.md"],
+        "record what a host and a server say to each other": ["troubleshooting.md"],
         "test a tool with pytest": ["testing.md"],
-        "several servers behind one": ["several-servers.md"],
+        "several servers behind one": ["client.md", "combine-servers.md"],
         "show a table or a chart for a result": ["views.md"],
-        "use it without asyncio": ["without-asyncio.md"],
+        "use it without asyncio": ["client.md"],
         "who is calling my tool": ["authorization.md"],
-        "why is my server not starting": ["doctor.md"],
+        "why is my server not starting": ["troubleshooting.md"],
     }
     library = Library(str(HERE.parents[2] / "docs"), DocsSettings(search_wait=60))
     try:

@@ -83,7 +83,7 @@ MAX_NAME_BYTES: Final = 240
 
 
 class ViewLimits(Struct, frozen=True, kw_only=True):
-    """The resources that a View may use. Sizes are in bytes, times in seconds; docs/limits.md describes each."""
+    """The resources that a View may use, in bytes and seconds: docs/reference/limits.md describes each."""
 
     message_bytes: int = 4 * 1024 * 1024
     messages_per_second: int = 200
