@@ -19,7 +19,7 @@ SHELL = [
     for language, text in BLOCKS
     if language == "sh"
     for line in text.splitlines()
-    if not line.startswith(("mcpd install ", "mcpd uninstall "))
+    if not line.startswith(("mcpd install ", "mcpd uninstall ", "mcpd bundle ", "mcpd publish-info ", " "))
 ]
 ENTRIES = [json.loads(text) for language, text in BLOCKS if language == "json"]
 

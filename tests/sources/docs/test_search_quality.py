@@ -40,8 +40,8 @@ async def test_questions_about_terragrunt(shared: Path) -> None:
 async def test_questions_about_this_project() -> None:
     asked = {
         "serve a folder of documents": ["folders.md", "documents.md", "docs.md", "serving-documents.md"],
-        "what may be in mcpd.toml": ["mcpd-toml.md"],
-        "limit the memory of a session": ["limits.md"],
+        "what may be in mcpd.toml": ["reference/mcpd-toml.md"],
+        "limit the memory of a session": ["reference/limits.md"],
         "record what a host and a server say to each other": ["troubleshooting.md"],
         "test a tool with pytest": ["testing.md"],
         "several servers behind one": ["client.md", "combine-servers.md"],
