@@ -2,7 +2,7 @@
 imports.
 
 Times are for `make bench`, on a quiet machine. A change that adds a step to each call shows here, wherever it runs.
-Recorded is what was found, with little room: who makes it less writes the new number down (`docs/reference/performance.md`).
+Recorded is what was found, with little room: who makes it less writes the new number down (reference/performance.md).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""docs/folders.md, docs/reference/mcpd-toml.md and docs/documents.md: a folder is served, and the settings are accepted."""
+"""docs/folders.md, docs/documents.md and the reference of mcpd.toml: a folder is served, the settings are accepted."""
 
 from __future__ import annotations
 
