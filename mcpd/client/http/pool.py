@@ -341,7 +341,7 @@ class Body:
     def __init__(self, reply: Reply, pool: HttpPool) -> None:
         self._content = reply.content
         self._pool = pool
-        self._inflate = _decompressor(reply.headers.get("Content-Encoding", ""), pool.name)
+        self._unpacker = _unpacker_of(reply.headers.get("Content-Encoding", ""), pool.name)
         self._pieces: Iterator[bytes] = iter(())
 
     async def read(self) -> bytes:
@@ -351,9 +351,12 @@ class Body:
                 for piece in self._pieces:
                     return piece
                 chunk = await self._content.readany()
-                if not chunk or self._inflate is None:
+                if self._unpacker is None:
                     return chunk
-                self._pieces = self._inflate(chunk)
+                if not chunk:
+                    self._unpacker.finish()
+                    return chunk
+                self._pieces = self._unpacker.feed(chunk)
         except (aiohttp.ClientError, OSError, ValueError) as error:
             raise transport_error(error, self._pool.name, self._pool.options) from None
 
@@ -388,32 +391,45 @@ async def read_some(reply: Reply, pool: HttpPool, seconds: float = 5.0) -> bytes
 _CHUNK_BYTES = 64 * 1024
 
 
-def _decompressor(encoding: str, name: str) -> Callable[[bytes], Iterator[bytes]] | None:
-    # Return a function that decompresses the chunks of a body; None if the body is not compressed.
-    # Raises ConnectionLost for an encoding that was not requested. The function raises ValueError for damaged data.
+class _Unpacker:
+    """Decompresses a body that is "gzip" or "deflate"."""
+
+    def __init__(self, encoding: str) -> None:
+        self._encoding = encoding
+        self._bits = zlib.MAX_WBITS | 16 if encoding != "deflate" else 0  # 0: the first byte decides
+        self._unpacker: Any = None
+
+    def feed(self, chunk: bytes) -> Iterator[bytes]:
+        """Yield the content of a chunk in pieces. Raises ValueError for damaged data."""
+        # Servers send "deflate" with the header of zlib or without.
+        self._bits = self._bits or (zlib.MAX_WBITS if chunk[0] & 0x0F == 8 else -zlib.MAX_WBITS)
+        is_full = False
+        try:
+            while chunk or is_full:
+                if self._unpacker is not None and self._unpacker.eof:
+                    if self._bits <= zlib.MAX_WBITS or chunk[0] != 0x1F:
+                        return  # what follows is padding
+                    self._unpacker = None  # RFC 1952 2.2: the next one of several members
+                if self._unpacker is None:
+                    self._unpacker = zlib.decompressobj(self._bits)
+                if piece := self._unpacker.decompress(chunk, _CHUNK_BYTES):
+                    yield piece
+                chunk = self._unpacker.unconsumed_tail or self._unpacker.unused_data
+                is_full = len(piece) == _CHUNK_BYTES and not self._unpacker.eof
+        except zlib.error as error:
+            raise ValueError(f"the {self._encoding} body cannot be decompressed: {error}") from None
+
+    def finish(self) -> None:
+        """Raise ValueError if the body ends too early."""
+        if self._unpacker is not None and not self._unpacker.eof:
+            raise ValueError(f"the {self._encoding} body is cut off")
+
+
+def _unpacker_of(encoding: str, name: str) -> _Unpacker | None:
+    # None if the body is not compressed. Raises ConnectionLost for an encoding that was not requested.
     encoding = encoding.strip().lower()
     if encoding in ("", "identity"):
         return None
     if encoding not in ("gzip", "x-gzip", "deflate"):
         raise ConnectionLost(f"{name} uses the encoding {printable(encoding, 40)!r}, which was not requested")
-
-    is_gzip = encoding != "deflate"
-    unpacker = zlib.decompressobj(zlib.MAX_WBITS | 16 if is_gzip else zlib.MAX_WBITS)
-    has_begun = is_gzip
-
-    def inflate(chunk: bytes) -> Iterator[bytes]:
-        nonlocal unpacker, has_begun
-        if not has_begun:
-            has_begun = True
-            # Servers send "deflate" with the header of zlib or without.
-            if chunk[0] & 0x0F != 8:
-                unpacker = zlib.decompressobj(-zlib.MAX_WBITS)
-        try:
-            while chunk and not unpacker.eof:
-                if piece := unpacker.decompress(chunk, _CHUNK_BYTES):
-                    yield piece
-                chunk = unpacker.unconsumed_tail
-        except zlib.error as error:
-            raise ValueError(f"the {encoding} body cannot be decompressed: {error}") from None
-
-    return inflate
+    return _Unpacker(encoding)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 import zlib
 from typing import Any
@@ -242,8 +243,6 @@ def packed(data: bytes, kind: str) -> bytes:
 @pytest.mark.parametrize("kind", ["gzip", "deflate", "raw"])
 async def test_a_packed_answer(era: Any, kind: str) -> None:
     async def answer(asked: Asked, write: Write) -> None:
-        import json
-
         data = packed(json.dumps(text_result(asked, "packed" * 1000)).encode(), kind)
         encoding = "gzip" if kind == "gzip" else "deflate"
         await write(reply(200, data, {"Content-Type": "application/json", "Content-Encoding": encoding}))
@@ -334,6 +333,34 @@ async def test_a_packed_answer_that_is_spoilt(era: Any) -> None:
 
     with pytest.raises(ConnectionLost, match="the gzip body cannot be decompressed"):
         await called(era(answer))
+
+
+@BOTH
+@pytest.mark.parametrize("kind", ["gzip", "deflate", "raw"])
+async def test_a_packed_answer_that_is_cut_off(era: Any, kind: str) -> None:
+    """The whole message is there, but not the end of the packed data: nobody knows what is missing."""
+
+    async def answer(asked: Asked, write: Write) -> None:
+        packer = zlib.compressobj(9, zlib.DEFLATED, {"gzip": 31, "deflate": 15, "raw": -15}[kind])
+        data = packer.compress(json.dumps(text_result(asked, "whole")).encode()) + packer.flush(zlib.Z_SYNC_FLUSH)
+        encoding = "gzip" if kind == "gzip" else "deflate"
+        await write(reply(200, data, {"Content-Type": "application/json", "Content-Encoding": encoding}))
+
+    with pytest.raises(ConnectionLost, match="body is cut off"):
+        await called(era(answer))
+
+
+@BOTH
+@pytest.mark.parametrize("padding", [b"", b"\0" * 100])
+async def test_a_packed_answer_of_many_members(era: Any, padding: bytes) -> None:
+    """RFC 1952 2.2: a gzip file may have several members; some programs fill the rest of a block with zeros."""
+
+    async def answer(asked: Asked, write: Write) -> None:
+        data = json.dumps(text_result(asked, "x" * 200_000)).encode()
+        body = packed(data[:65_536], "gzip") + packed(data[65_536:], "gzip") + padding
+        await write(reply(200, body, {"Content-Type": "application/json", "Content-Encoding": "gzip"}))
+
+    assert await called(era(answer)) == "x" * 200_000
 
 
 @BOTH
