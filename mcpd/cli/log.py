@@ -1,6 +1,6 @@
 """The log of `mcpd serve` on stderr: text for people or JSON for programs, written without waiting for the reader.
 
-A traceback is indented below its record in text, and a field in JSON (docs/monitoring.md lists the fields). Of similar
+A traceback is indented below its record in text, and a field in JSON (docs/reference/metrics.md lists the fields). Of similar
 records within a few seconds only the first ones are written; the others are counted. At level debug, all records are
 written.
 

@@ -1,7 +1,7 @@
 """Records the messages that pass between two programs in a file: one JSON object per line.
 
 `mcpd trace`, `mcpd serve --wire-log`, the preview and programs with a `Client` write this format, and `mcpd trace show`
-reads it. docs/troubleshooting.md describes it. The file is written on a thread, so that passing on a message never
+reads it. docs/reference/metrics.md describes it. The file is written on a thread, so that passing on a message never
 waits for the disk, or only for a bounded time. A recording contains users' data, so only its owner may read it.
 """
 

@@ -46,7 +46,7 @@ and passwords, are masked; still, read the file before you share it.
 """
 
 _EPILOG = """\b
-The file contains JSON Lines, which docs/troubleshooting.md describes. A full file is renamed to FILE.1, which is
+The file contains JSON Lines, which docs/reference/metrics.md describes. A full file is renamed to FILE.1, which is
 replaced. The state folder keeps the newest 20 traces.
 """
 
