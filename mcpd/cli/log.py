@@ -1,8 +1,8 @@
 """The log of `mcpd serve` on stderr: text for people or JSON for programs, written without waiting for the reader.
 
-A traceback is indented below its record in text, and a field in JSON (docs/reference/metrics.md lists the fields). Of similar
-records within a few seconds only the first ones are written; the others are counted. At level debug, all records are
-written.
+A traceback is indented below its record in text, and a field in JSON; docs/reference/metrics.md lists the fields. Of
+similar records within a few seconds only the first ones are written; the others are counted. At level debug, all
+records are written.
 
 A host may start a server and never read its stderr. The pipe is full after 64 KiB, and a plain write would then block
 the whole server. The descriptor itself cannot be made non-blocking, because other processes share it. So a pipe or a
