@@ -16,9 +16,8 @@ import re
 import socket
 import ssl
 from base64 import b64encode
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
-from typing import Any, Literal, TypeAlias
+from collections.abc import Iterable, Mapping
+from typing import Any, Literal
 from urllib.parse import quote_plus
 from urllib.request import getproxies, proxy_bypass
 
@@ -31,81 +30,7 @@ from yarl import URL
 from mcpd import __version__
 from mcpd.errors import ConfigurationError, McpdError
 from mcpd.protocol.printable import printable
-
-# Where an address is. Requests never go to `never`.
-Kind: TypeAlias = Literal["global", "private", "loopback", "never"]
-
-# The kinds of addresses that a request may go to, besides global ones.
-Reach: TypeAlias = Collection[Literal["private", "loopback"]]
-
-_Address: TypeAlias = IPv4Address | IPv6Address
-
-_NEVER = tuple(
-    map(
-        ip_network,
-        (
-            "0.0.0.0/8",
-            "240.0.0.0/4",
-            # Metadata services of clouds that are not link-local.
-            "168.63.129.16/32",
-            "100.100.100.200/32",
-            "192.0.0.192/32",
-            "fd00:ec2::254/128",
-            "fd20:ce::254/128",
-        ),
-    )
-)
-_TRANSLATED = tuple(map(ip_network, ("64:ff9b::/96", "64:ff9b:1::/48", "::/96")))
-_FROM_WORST = ("never", "loopback", "private", "global")
-
-
-def kind_of(address: str) -> Kind:
-    """Return where an address is. If it contains IPv4 addresses, the most restricted kind counts. Raises ValueError."""
-    return min(map(_kind, _all_in(ip_address(address))), key=_FROM_WORST.index)
-
-
-def may_reach(kind: Kind, reach: Reach) -> bool:
-    """Return whether a request may go to an address of this kind."""
-    return kind == "global" or (kind != "never" and kind in reach)
-
-
-def _all_in(address: _Address) -> Iterator[_Address]:
-    # Yield the address and the addresses that routers, tunnels and translators derive from it.
-    if not isinstance(address, IPv6Address):
-        yield address
-        return
-
-    inner = address.ipv4_mapped
-    if inner is not None:
-        yield inner
-        return
-
-    yield address
-    if address.sixtofour is not None:
-        yield address.sixtofour
-    if address.teredo is not None:
-        yield from address.teredo
-    # `::` and `::1`, the addresses below 2**16, contain no IPv4 address.
-    if _is_translated(address) and int(address) >= 1 << 16:
-        yield IPv4Address(int(address) & 0xFFFFFFFF)
-
-
-def _kind(address: _Address) -> Kind:
-    if address.is_loopback:
-        return "loopback"
-    if address.is_link_local or address.is_multicast or address.is_unspecified:
-        return "never"
-    if any(address.version == network.version and address in network for network in _NEVER):
-        return "never"
-    if isinstance(address, IPv6Address) and (address.sixtofour or address.teredo or _is_translated(address)):
-        return "global"  # the IPv4 address inside counts
-    is_site_local = isinstance(address, IPv6Address) and address.is_site_local
-    return "global" if address.is_global and not is_site_local else "private"
-
-
-def _is_translated(address: IPv6Address) -> bool:
-    return any(address in network for network in _TRANSLATED)
-
+from mcpd.transports.address import FROM_WORST, Kind, Reach, kind_of, may_reach
 
 _REDIRECTS = frozenset((301, 302, 303, 307, 308))
 _MAX_URL_CHARACTERS = 2048
@@ -260,7 +185,7 @@ async def kind_of_host(url: str, what: str = "the server") -> Kind:
     """Return where a URL's host is: `global` only if all its addresses are. Raises FetchError if it has no address."""
     target = _parsed_url(url, what)
     found = await _resolve(target, what, is_needed=_proxy(target, what) is None)
-    return min((kind_of(address) for _, address in found), key=_FROM_WORST.index, default="global")
+    return min((kind_of(address) for _, address in found), key=FROM_WORST.index, default="global")
 
 
 class _CheckedResolver(AbstractResolver):

@@ -1,4 +1,4 @@
-"""Addresses to listen on: parsing them, and opening the sockets that WebSocket and HTTP share.
+"""Addresses to listen on: parsing them, and opening the sockets that WebSocket and HTTP share. Also where an address is.
 
 `:8080` means this machine only, on both 127.0.0.1 and ::1: clients resolve `localhost` to either, and another program
 must not take the one that is left free. Any wider address requires authentication (decision D9).
@@ -12,7 +12,9 @@ import os
 import re
 import socket
 import stat
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
+from typing import Literal, TypeAlias
 from urllib.parse import urlsplit
 
 from msgspec import Struct
@@ -303,3 +305,80 @@ def _family(host: str) -> int | None:
         is_link_local = family == socket.AF_INET6 and packed[0] == 0xFE and packed[1] & 0xC0 == 0x80
         return family if not has_zone or (is_zone and is_link_local) else None
     return None
+
+
+# -- where an address is -------------------------------------------------------------------
+
+# Where an address is. Requests never go to `never`.
+Kind: TypeAlias = Literal["global", "private", "loopback", "never"]
+
+# The kinds of addresses that a request may go to, besides global ones.
+Reach: TypeAlias = Collection[Literal["private", "loopback"]]
+
+_Address: TypeAlias = IPv4Address | IPv6Address
+
+_NEVER = tuple(
+    map(
+        ip_network,
+        (
+            "0.0.0.0/8",
+            "240.0.0.0/4",
+            # Metadata services of clouds that are not link-local.
+            "168.63.129.16/32",
+            "100.100.100.200/32",
+            "192.0.0.192/32",
+            "fd00:ec2::254/128",
+            "fd20:ce::254/128",
+        ),
+    )
+)
+_TRANSLATED = tuple(map(ip_network, ("64:ff9b::/96", "64:ff9b:1::/48", "::/96")))
+FROM_WORST = ("never", "loopback", "private", "global")
+
+
+def kind_of(address: str) -> Kind:
+    """Return where an address is. If it contains IPv4 addresses, the most restricted kind counts. Raises ValueError."""
+    return min(map(_kind, _all_in(ip_address(address))), key=FROM_WORST.index)
+
+
+def may_reach(kind: Kind, reach: Reach) -> bool:
+    """Return whether a request may go to an address of this kind."""
+    return kind == "global" or (kind != "never" and kind in reach)
+
+
+def _all_in(address: _Address) -> Iterator[_Address]:
+    # Yield the address and the addresses that routers, tunnels and translators derive from it.
+    if not isinstance(address, IPv6Address):
+        yield address
+        return
+
+    inner = address.ipv4_mapped
+    if inner is not None:
+        yield inner
+        return
+
+    yield address
+    if address.sixtofour is not None:
+        yield address.sixtofour
+    if address.teredo is not None:
+        yield from address.teredo
+    # `::` and `::1`, the addresses below 2**16, contain no IPv4 address.
+    if _is_translated(address) and int(address) >= 1 << 16:
+        yield IPv4Address(int(address) & 0xFFFFFFFF)
+
+
+def _kind(address: _Address) -> Kind:
+    if address.is_loopback:
+        return "loopback"
+    if address.is_link_local or address.is_multicast or address.is_unspecified:
+        return "never"
+    if any(address.version == network.version and address in network for network in _NEVER):
+        return "never"
+    if isinstance(address, IPv6Address) and (address.sixtofour or address.teredo or _is_translated(address)):
+        return "global"  # the IPv4 address inside counts
+    is_site_local = isinstance(address, IPv6Address) and address.is_site_local
+    return "global" if address.is_global and not is_site_local else "private"
+
+
+def _is_translated(address: IPv6Address) -> bool:
+    return any(address in network for network in _TRANSLATED)

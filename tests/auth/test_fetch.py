@@ -14,7 +14,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from mcpd.auth.fetch import FetchError, Limits, fetch, fetch_json, kind_of, kind_of_host, may_reach, reach_from
+from mcpd.auth.fetch import FetchError, Limits, fetch, fetch_json, kind_of_host, reach_from
+from mcpd.transports.address import kind_of, may_reach
 
 Answer = Callable[[asyncio.StreamWriter], Awaitable[None]]
 LOOPBACK = ("loopback",)

@@ -18,9 +18,10 @@ from urllib.parse import parse_qsl, urlsplit
 
 from msgspec import Struct, ValidationError, convert
 
-from mcpd.auth.fetch import FetchError, Limits, Reach, fetch_json
+from mcpd.auth.fetch import FetchError, Limits, fetch_json
 from mcpd.errors import McpdError
 from mcpd.protocol.printable import printable
+from mcpd.transports.address import Reach
 from mcpd.transports.routes import RouteRequest, RouteResponse
 
 NO_STORE = (("Cache-Control", "no-store"), ("Pragma", "no-cache"))

@@ -23,11 +23,11 @@ from joserfc.jwk import ECKey, KeySet, OctKey
 from msgspec import Struct
 from msgspec.json import decode, encode
 
-from mcpd.auth.fetch import Reach, kind_of
 from mcpd.auth.settings import secret_in
 from mcpd.auth.signatures import b64
 from mcpd.errors import ConfigurationError
 from mcpd.protocol.printable import printable
+from mcpd.transports.address import Reach, kind_of
 from mcpd.transports.routes import RouteRequest, RouteResponse
 from .clients import Client, ClientDocuments, OAuthError, is_document_id, redirect, why_not
 from .settings import Settings, Throttle, Users, address_of, networks_of, read_users

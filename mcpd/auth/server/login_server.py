@@ -23,8 +23,8 @@ from mcpd.transports.authentication import RequestHeaders
 from mcpd.transports.routes import Route, RouteRequest, RouteResponse
 
 try:
-    from mcpd.auth.fetch import Reach
     from mcpd.auth.issuers import Issuer, IssuerKeys, Jwt, VerifyingKey, usable_keys
+    from mcpd.transports.address import Reach
     from .clients import METHODS, OAuthError
     from .core import Core
     from .endpoints import CheckProof, TokenEndpoint, authorize, register

@@ -19,9 +19,10 @@ from joserfc.jwk import KeySet
 from msgspec import DecodeError, Struct
 from msgspec.json import decode
 
-from mcpd.auth.fetch import FetchError, Limits, Reach, Response, basic_credentials, fetch, fetch_json, reach_from
+from mcpd.auth.fetch import FetchError, Limits, Response, basic_credentials, fetch, fetch_json, reach_from
 from mcpd.auth.settings import secret_in
 from mcpd.auth.signatures import b64
+from mcpd.transports.address import Reach
 from .clients import OAuthError
 from .settings import Provider
 from .store import User

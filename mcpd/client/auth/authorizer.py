@@ -21,12 +21,12 @@ from weakref import WeakValueDictionary
 
 from msgspec.structs import replace
 
-from mcpd.auth.fetch import Reach
 from mcpd.client.http.options import Auth, HttpOptions
 from mcpd.client.http.pool import tls_context
 from mcpd.client.targets.named import UrlTarget
 from mcpd.errors import AuthorizationFailed, AuthorizationRequired, ConfigurationError, McpdError
 from mcpd.protocol.printable import printable
+from mcpd.transports.address import Reach
 from mcpd.transports.challenge import Challenge, parse
 from .discovery import challenge_of, covers, plain_url, shown
 from .flow import login, refresh

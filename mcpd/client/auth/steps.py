@@ -20,10 +20,10 @@ from urllib.parse import parse_qs, urlencode, urlsplit
 
 from msgspec import Struct
 
-from mcpd.auth.fetch import FetchError, Reach, Response, fetch, reach_from
+from mcpd.auth.fetch import FetchError, Response, fetch, reach_from
 from mcpd.client.callbacks import run_in_thread, settled
 from mcpd.errors import AuthorizationFailed, ConfigurationError
-from mcpd.transports.address import is_loopback_url
+from mcpd.transports.address import Reach, is_loopback_url
 from .settings import OAuth
 
 T = TypeVar("T")

@@ -15,11 +15,12 @@ from aiohttp import ThreadedResolver
 from aiohttp.abc import AbstractResolver, ResolveResult
 from yarl import URL
 
-from mcpd.auth.fetch import Reach, Response, kind_of, kind_of_host, may_reach, proxy_for
+from mcpd.auth.fetch import Response, kind_of_host, proxy_for
 from mcpd.client.http.options import HttpOptions
 from mcpd.client.http.pool import HttpPool, read_whole
 from mcpd.errors import ConfigurationError, HttpError, ToolError
 from mcpd.protocol.printable import printable
+from mcpd.transports.address import Reach, kind_of, may_reach
 
 
 def checked_base(base: str) -> str:
