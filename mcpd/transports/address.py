@@ -1,4 +1,4 @@
-"""Addresses to listen on: parsing them, and opening the sockets that WebSocket and HTTP share. Also where an address is.
+"""Addresses to listen on: parsing them, and opening the sockets that WebSocket and HTTP share; and where addresses are.
 
 `:8080` means this machine only, on both 127.0.0.1 and ::1: clients resolve `localhost` to either, and another program
 must not take the one that is left free. Any wider address requires authentication (decision D9).
