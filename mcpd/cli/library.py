@@ -1,7 +1,8 @@
 """Decides whether a server of another MCP library runs with `mcpd.compat` or with its own library.
 
-mcpd.compat starts faster, so it serves what it has every name for. Otherwise, if the library is installed, the server
-runs in a child process (`own_library`) that is mounted. The files are read for that before any code of them runs.
+mcpd.compat starts faster, so it serves a server if it has every name that the server uses. Otherwise, if the library is
+installed, the server runs in a child process (`own_library`) that is mounted. The decision needs only the text of the
+files; none of their code runs before.
 """
 
 from __future__ import annotations

@@ -92,7 +92,7 @@ def _program(module: Any, place: str) -> Any:
     main: Any = getattr(module, "main", None)
     try:
         inspect.signature(main).bind()
-    except (TypeError, ValueError):  # there is none, or it has required parameters
+    except (TypeError, ValueError):  # it is missing, or has required parameters
         if place.endswith(".py"):
             return lambda: runpy.run_path(place, run_name="__main__") and None
         for command in entry_points(group="console_scripts"):

@@ -1,12 +1,12 @@
 """The daemon's side: takes the descriptors of clients, and decides whom it may serve.
 
 The daemon reads a host's pipe itself, so attaching adds nothing to a round trip. Each client has a control connection
-to the process that the host started (`shim`): its end means that this process was killed, a line that it was signalled,
-and our line at the end is its exit code. Programs, lifespan, caches and threads are shared; a session, its version,
-its subscriptions and its log lines are not.
+to the process that the host started (`shim`). Its end means that this process was killed, a line on it means a signal,
+and the daemon's own line at the end is the exit code. Programs, lifespan, caches and threads are shared; a session, its
+version, its subscriptions and its log lines are not.
 
-A client whose program, folder or environment differs is refused, whatever the name of the socket says. If the code has
-changed since it was loaded, the daemon gives up its socket, serves the clients that it has to their end, and ends.
+A client whose program, folder or environment differs is refused, even if the name of the socket is the same. If the
+code has changed since it was loaded, the daemon gives up its socket, serves its clients to their end, and ends.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ class AttachListener:
         return [client.connection for client in self._clients.values() if client is not None]
 
     async def start(self, accept: Accept) -> None:
-        """Listen, and tell the process that started this one. Raises ConfigurationError."""
+        """Listen, and notify the process that started this one. Raises ConfigurationError."""
         self._folder = str(checked_folder(make=True))
         loop = asyncio.get_running_loop()
         try:
@@ -249,7 +249,7 @@ class AttachListener:
     def _wait_for_clients(self) -> None:
         if self._idle is not None:
             self._idle.cancel()
-        # A stale daemon has nobody to wait for.
+        # A stale daemon waits for no further client.
         seconds = self._options.linger if self._socket is not None else 0.0
         self._idle = asyncio.get_running_loop().call_later(seconds, self._end_if_idle)
 
@@ -263,7 +263,7 @@ class AttachListener:
 
     def _end_process(self) -> None:
         self._give_up_socket()
-        # As anybody else would stop it: running work is finished first.
+        # With the usual signal, so that running work is finished first.
         signal.raise_signal(signal.SIGTERM)
 
     def _is_stale(self) -> bool:
@@ -305,7 +305,7 @@ class _Client:
         self._context.run(output.set, self._log)
 
     def _log(self, data: bytes) -> None:
-        # A reader that does not read loses lines, and holds up no other client.
+        # A client that does not read loses lines, and does not delay other clients.
         if self._write is not None:
             with suppress(OSError):
                 self._write(data)
@@ -342,7 +342,7 @@ class _Client:
         except OSError:
             data = b""
         if not data:
-            # The process was killed, so nobody may be left to read.
+            # The process was killed, so there may be no reader.
             self._loop.remove_reader(self._control)
             self._lines = -1
             self.connection.closed()
@@ -371,7 +371,7 @@ def _is_pipe(descriptor: int) -> bool:
 
 
 async def _read_greeting(control: socket.socket, descriptors: list[int]) -> tuple[bytes, bytes]:
-    # Returns the identity of a client, and what it says of itself. Appends its descriptors, which the caller closes.
+    # Returns the identity and the description of a client. Appends its descriptors, which the caller closes.
     # Raises ValueError for other bytes.
     data = bytearray()
     loop = asyncio.get_running_loop()

@@ -2,7 +2,7 @@
 
 It costs a host about 10 ms and 0.1 MB: it imports nothing that Python has not loaded anyway but `_socket` and `fcntl`
 (`socket` would load `enum` and `selectors`), and becomes a shell that waits for the daemon or for a signal. Messages
-do not pass through it. Wherever it cannot attach, it returns, and `mcpd serve` serves the client itself.
+do not pass through it. If it cannot attach, it returns, and `mcpd serve` serves the client itself.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def is_wanted(words: Sequence[str], environment: Mapping[str, str]) -> bool:
 def attach() -> None:
     """Hand this process's client to a daemon, and never return; return if this process has to serve it.
 
-    A line on stderr says why, unless stdin or stdout is a terminal or a file, where nobody expects a daemon.
+    A line on stderr says why, unless stdin or stdout is a terminal or a file.
     """
     if not (_is_pipe(0) and _is_pipe(1)):
         return
@@ -80,7 +80,7 @@ def attach() -> None:
             control.close()
             if answer:
                 raise OSError(answer.decode("utf-8", "replace"))
-            # Otherwise the daemon is about to end, because its code has changed or nobody used it.
+            # Otherwise the daemon is about to end, because its code has changed or it had no clients.
         raise OSError("every daemon ended at once")
     except OSError as error:
         text = f"mcpd: this client is served without a daemon: {error.strerror or error}\n"
@@ -97,7 +97,7 @@ def _is_pipe(descriptor: int) -> bool:
 
 
 def _folder() -> str:
-    # The same folder as `observe.control.folder_path`. Anybody's socket could be in a folder that others may write.
+    # The same folder as `observe.control.folder_path`. A folder that others may write could have a socket of theirs.
     runtime = os.environ.get("XDG_RUNTIME_DIR", "")
     if runtime.startswith("/"):
         folder = f"{runtime}/mcpd"

@@ -319,7 +319,7 @@ class _RemoteCall:
         log.error("tool %s (request %s) %s", tool, printable(self._exchange.request_id), text)
         return f"The tool {tool} {text}"
 
-    # -- what the function does with its context ---------------------------------------------
+    # -- the context of the function -------------------------------------------------------
 
     async def _reply(self, worker: Worker, ask: Ask) -> None:
         reply = Reply(ask.number)

@@ -1,4 +1,4 @@
-"""The worker's end of the connection: it reads in a thread of its own, and sends what a call says and asks."""
+"""The worker's end of the connection: it reads in a thread of its own, and sends the messages of a call."""
 
 from __future__ import annotations
 

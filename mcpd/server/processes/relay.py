@@ -1,4 +1,4 @@
-"""The request of a call as a tool in a worker sees it: what the tool does with its context, the server does.
+"""The request of a call as a tool in a worker sees it. The server carries out what the tool does with its context.
 
 Messages and questions go to the server, which has the client and knows its version.
 """
@@ -100,7 +100,7 @@ class ServerAsking(Asking):
 
 
 class ServerTask:
-    """The task that the call may become. It is the server's: what is said here becomes what is said there."""
+    """The task that the call may become. The task belongs to the server, so each method sends a message to it."""
 
     def __init__(self, link: ServerLink, call: Call) -> None:
         self._link = link

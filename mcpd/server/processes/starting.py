@@ -1,8 +1,8 @@
-"""How the server starts workers, and what it has of each: a connection, and a way to kill it.
+"""Starts workers. The server has a connection to each, and a way to kill it.
 
 On Linux a fork server, which has imported the target, forks workers; a worker gets its socket through the fork server.
 Otherwise, or if importing the target starts threads, each worker is a new interpreter. It connects to a port of this
-machine, and sends a secret that it has read from its standard input. All of that works on every system.
+machine, and sends a secret that it has read from its standard input, which works on every system.
 """
 
 from __future__ import annotations

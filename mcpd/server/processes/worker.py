@@ -1,4 +1,4 @@
-"""A worker: runs the calls that it receives, one at a time, and sends the server what the functions ask of it.
+"""A worker runs the calls that it receives, one at a time, and sends the server the requests of the functions.
 
 A plain function runs in the main thread, without an event loop, so that SIGTERM can end it by an exception. A coroutine
 runs in an event loop that lasts as long as the worker. Another thread reads what the server sends.
@@ -129,7 +129,7 @@ class Worker:
     # -- the end of a call -------------------------------------------------------------------
 
     def _become_child(self) -> None:
-        # The server would take what a child says for the answer to this call or the next one.
+        # The server would take a message of a child process for the answer to this call or the next one.
         self._is_child = True
         self.link.close()
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
@@ -140,7 +140,7 @@ class Worker:
         was_stopped, self._is_stopped = self._is_stopped, True
         has_task = self.link.is_running and self.link.task is not None
         if was_stopped or not (self._is_waiting or self._is_in_function or has_task):
-            return  # what runs now is not the tool's, and looks itself
+            return  # this is not code of the tool, and checks the flag itself
         exchange = self.exchange
         if exchange is not None:
             exchange.call.session.cancel(exchange.call.id)

@@ -1,4 +1,4 @@
-"""What is known of a mounted server from earlier: with it a start waits for nothing.
+"""The lists of a mounted server from an earlier start, so that the next start need not wait for them.
 
 A file of the user's cache has the lists of a server and what it says about itself. It has no values of variables, no
 results and no contents of resources.
@@ -66,7 +66,7 @@ def path_for(target: Target) -> Path | None:
 
 
 def load(target: Target) -> Manifest | None:
-    """Return what is known of a server; None without a file that can be read."""
+    """Return the manifest of a server; None without a file that can be read."""
     path = path_for(target)
     try:
         found = None if path is None else decode(path.read_bytes(), type=Manifest)

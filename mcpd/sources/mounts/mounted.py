@@ -74,14 +74,14 @@ class Mounts(Extension):
         self._host = server
         self.by_name: dict[str, Upstream] = {}
         self.refused: dict[str, str] = {}
-        """The mounts that cannot be, with the reasons."""
+        """The mounts that cannot be used, with the reasons."""
         # The mounts of each command line or file.
         self._groups: dict[str, dict[str, Wanted]] = {}
         self._prefixes: dict[str, str] = {}
         # The mounts whose first lists have arrived since the last request for a list.
         self._arrived: list[str] = []
         self.only: tuple[str, ...] | None = None
-        """The only mounts that are offered; None for everything."""
+        """The only mounts that are offered; None for all."""
         self._parts: dict[tuple[tuple[str, ...] | None, str], tuple[list[object], Catalog]] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
 
@@ -100,7 +100,7 @@ class Mounts(Extension):
         return self.by_name
 
     def _part_for(self, exchange: Exchange) -> Catalog | None:
-        # Return what a request may see that names mounts, or whose user has lists of its own.
+        # Return the catalog of a request that names mounts, or whose user has lists of its own.
         opening = exchange.call.session.opening
         names = opening.part or self.only
         own = [
@@ -149,7 +149,7 @@ class Mounts(Extension):
         return [*(each.status for each in self.by_name.values()), *refused]
 
     def leave(self, server: ExtensionHost) -> None:
-        """The program was loaded again: mounts of files and of the command line go on with it."""
+        """Hand the mounts of files and of the command line to the program that was loaded again."""
         mounts_of(cast("Server", server)).succeed(self)
 
     def succeed(self, other: Extension) -> None:
@@ -203,7 +203,9 @@ class Mounts(Extension):
                     settings = replace(settings, prefix="")
                 upstream = self.add(name, each.target, settings, each.secrets)
                 if self._loop is not None:
-                    asyncio.run_coroutine_threadsafe(upstream.ready(), self._loop)  # clients hear of what it offers
+                    asyncio.run_coroutine_threadsafe(
+                        upstream.ready(), self._loop
+                    )  # clients are notified of what it offers
 
     def remove(self, name: str) -> None:
         """End a mount, and remove what it offers."""
@@ -221,7 +223,7 @@ class Mounts(Extension):
     def add(
         self, name: str, target: Target, settings: MountSettings, secrets: frozenset[str] = frozenset()
     ) -> Upstream:
-        """Mount a server; `secrets` are texts that nobody may see.
+        """Mount a server; `secrets` are texts that must not be shown.
 
         Raises ConfigurationError for a name that is invalid or taken.
         """
@@ -264,7 +266,7 @@ class Mounts(Extension):
         found, problems = entries_of(upstream), []
 
         def free(listing: Any, entries: Any) -> list[Any]:
-            # Leave out what somebody else has: own entries, and those of earlier mounts.
+            # Leave out names that this server or an earlier mount has.
             kept = []
             for entry in entries:
                 try:
@@ -339,7 +341,7 @@ class Mounts(Extension):
             await own.ready(exchange)
 
     def _instructions(self, own: str | None, names: Collection[str] | None) -> str | None:
-        # Add what the mounted servers say that are known, each under its name.
+        # Add the instructions of the mounted servers that are known, each under its name.
         texts = [own] if own and names is None else []
         for name, upstream in self.by_name.items():
             if not upstream.prefix.is_used or (names is not None and name not in names):

@@ -29,7 +29,7 @@ _members = Decoder(dict[str, Raw]).decode
 
 
 class _Link(ServerLink):
-    # A client that declares what the mounted server may be told.
+    # A client that declares what the mounted server may know.
     def __init__(
         self, target: Target, callbacks: Callbacks, declared: ClientCapabilities, *, skips_probe: bool, **options: Any
     ) -> None:

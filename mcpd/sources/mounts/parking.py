@@ -42,7 +42,7 @@ _ENDED = "requestState: this round was answered already, or its call has ended; 
 
 
 class Moved(McpdError):
-    """The call that carried a question has ended, and another one has to carry it."""
+    """The call that carried a question has ended, so another call must carry it."""
 
 
 class Asker(Protocol):
@@ -310,7 +310,7 @@ def _owner(exchange: Exchange) -> object:
 
 def _done(parked: ParkedCall, task: asyncio.Task[Raw]) -> None:
     if not task.cancelled():
-        task.exception()  # nobody may come back for it
+        task.exception()  # the client may not come back for it
     if parked.wake is not None:
         parked.wake.set()
     if parked.asker is not None:

@@ -3,10 +3,10 @@
 Both sides may be of either era, so there are four ways for a question of the mounted server to reach its client:
 
     client    mounted server   way
-    modern    modern           its result asks; its state is sealed into ours, and the client's retry brings it back
-    legacy    modern           its result asks; each question becomes a request to the client, in the same call
-    legacy    legacy           its request becomes a request to the client
-    modern    legacy           its request waits while the client is asked by a result: see `parking`
+    modern    modern           Its result asks. Its state is sealed into ours; the client's retry brings it back.
+    legacy    modern           Its result asks. Each question becomes a request to the client, in the same call.
+    legacy    legacy           Its request becomes a request to the client.
+    modern    legacy           Its request waits while a result asks the client: see `parking`.
 
 Stamped anew in `_meta`: version, client, progress token and log level. Everything else passes in both directions.
 Spec: 2026-07-28 basic/patterns/mrtr, basic/index; 2025-11-25 client/*, basic/utilities/*.
@@ -130,7 +130,7 @@ class Relay:
         self._parking = parking_of(connection.upstream)
         self._envelopes: dict[tuple[object, ...], Envelope] = {}
         self._level: str | None = None
-        # Unknown clients share this connection, and the server's questions share one stream.
+        # Clients that cannot be told apart share this connection, and the server's questions share one stream.
         is_anonymous = isinstance(connection.key, tuple) and connection.key[:2] == ("principal", "")
         self._is_mixed = is_anonymous and carrier.channel.is_multiplexed
         self._listed: object = None
@@ -211,7 +211,7 @@ class Relay:
         return asks and self.settings.questions == "ask"
 
     async def send_alone(self, method: str, members: dict[str, Any], flight: Flight) -> Raw:
-        """Like `send`, one after the other if nobody can say whose question comes from the server."""
+        """Like `send`, but one call at a time if it is unknown which call a question of the server belongs to."""
         if not self._is_mixed:
             return await self.send(method, members, flight)
         while self._is_taken:
@@ -324,7 +324,7 @@ class Relay:
             written["roots"] = {}
         if "extensions" in written:
             extensions = _read(encode(written["extensions"]))
-            # An extension that nobody here knows may have URIs, names or ids, which a prefix would break.
+            # An unknown extension may have URIs, names or ids, which a prefix would break.
             carried = {
                 name: given
                 for name, given in extensions.items()
@@ -558,7 +558,7 @@ _relays: WeakKeyDictionary[Any, Relay] = WeakKeyDictionary()
 
 
 def _wake(waiter: asyncio.Future[None]) -> bool:
-    # Return whether somebody waited.
+    # Return whether a call waited.
     if waiter.done():
         return False
     waiter.set_result(None)

@@ -1,4 +1,4 @@
-"""Requests about entries, tasks and subscriptions: which mounted server has to know of them.
+"""Finds the mounted server for requests about entries, tasks and subscriptions.
 
 A wrapper of the server's handlers. Entries are in the catalog once the lists of a mount are known, so the first request
 that names one waits for them. Tasks name their mount in their id, watched resources in their URI.

@@ -74,7 +74,7 @@ class MountSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         Meta(description="Whether an older server may ask the user of a newer client something."),
     ] = "ask"
     roots: Annotated[
-        tuple[str, ...] | None, Meta(description="The folders that it may use, instead of those of the client.")
+        tuple[str, ...] | None, Meta(description="The folders that it may use, instead of the client's folders.")
     ] = None
     identity: Annotated[
         Literal["proxy", "upstream"],

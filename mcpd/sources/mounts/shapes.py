@@ -1,6 +1,6 @@
 """Results, errors and questions of a mounted server, in the shape of the version that a client speaks.
 
-Everything works on JSON members, so that members which nobody here knows survive. A result is not decoded where its
+Everything works on JSON members, so that unknown members survive. A result is not decoded where its
 bytes can be sent as they are.
 """
 

@@ -1,6 +1,6 @@
 """The limits between this process and a mounted server: environment, headers, tokens, texts and pinned tools.
 
-A child process gets the usual variables and those that the mount names, never all, and none of mcpd. Only
+A child process gets the usual variables and those that the mount names, but none of mcpd's. Only
 headers that the mount names are sent on, never credentials. Characters that hide or reverse what a person reads are
 removed from the texts of a server. `pin` keeps a digest of each tool in mcpd.lock, and withholds a tool that has
 changed until `mcpd mounts accept NAME`.
@@ -89,7 +89,7 @@ async def _own_token(name: str, exchange: Exchange | None) -> str:
 
 
 class _TokenFile:
-    # A bearer token in a file, which is read again after it was refused.
+    # A bearer token in a file, which is read again after a refusal.
     def __init__(self, name: str, path: str) -> None:
         self._name = name
         self._path = os.path.expanduser(path)
@@ -121,7 +121,7 @@ _write_sorted = Encoder(order="deterministic").encode
 
 
 def clean_text(text: str) -> str:
-    """Return a text without characters that nobody can see."""
+    """Return a text without invisible characters."""
     return _HIDDEN.sub("", text)
 
 

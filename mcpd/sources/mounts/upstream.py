@@ -56,7 +56,7 @@ log = logging.getLogger("mcpd.mounts")
 
 FIRST_PAUSE = 0.5
 LONGEST_PAUSE = 30.0
-# So many failures within so many seconds stop all attempts for the longest pause.
+# This number of failures within this number of seconds stops all attempts for the longest pause.
 MOST_FAILURES, _FAILURES_SECONDS = 5, 60.0
 MOST_INSTANCES = 32
 # How long an instance whose client left during its start may be idle, before it ends.
@@ -87,7 +87,7 @@ class Unavailable(ToolError):
 
 
 class Occupied(McpdError):
-    """A request must wait for the client of another one on this instance, so it needs another instance."""
+    """A request would wait for the client of another request on this instance, so it needs another instance."""
 
 
 class Listed(Struct):
@@ -113,7 +113,7 @@ class Listed(Struct):
 
 
 class About(Struct):
-    """What the server says about itself."""
+    """The description that the server gives of itself."""
 
     has_sessions: bool
     """Whether it is of an era with sessions, so that an instance belongs to one client."""
@@ -131,7 +131,7 @@ class Connection(Struct, eq=False):
     calls: int = 0
     used_at: float = 0.0
     is_over_http: bool = False
-    """Whether its client uses HTTP, where nobody may say that it has left."""
+    """Whether its client uses HTTP, where a client may leave without a message."""
     parked: int = 0
     """The number of calls whose clients have to answer questions before they go on."""
     parked_at: float = 0.0
@@ -179,7 +179,7 @@ class Upstream:
         """None until it was first connected."""
         self.lists: dict[str, Listed] = {}
         self.secrets: frozenset[str] = frozenset()
-        """Values of variables in its configuration, which nobody may see."""
+        """Values of variables in its configuration, which must not be shown."""
         self.last_error = ""
         self.needs_login = self.was_open = False
         self.calls = self.failures = 0
@@ -203,9 +203,9 @@ class Upstream:
         # The number of mounts that a request for lists has passed after this one.
         self._hops = 1
         self._is_closed = False
-        # Whether it is that of one user.
+        # Whether it serves one user only.
         self._is_own = False
-        # Whether the lists are those of a manifest, so that they have to be asked for once.
+        # Whether the lists come from a manifest, so that they must be fetched once.
         self._is_remembered = False
 
     def remember(self) -> None:
@@ -251,7 +251,7 @@ class Upstream:
 
     @property
     def status(self) -> MountStatus:
-        """What `mcpd mounts` shows of it."""
+        """The status that `mcpd mounts` shows."""
         from mcpd.server.observe.report import MountStatus
 
         about = self.about
@@ -355,8 +355,8 @@ class Upstream:
         return key if opening.principal else self._unoccupied(key, exchange)
 
     def _unoccupied(self, key: tuple[Any, ...], exchange: Exchange) -> object:
-        # Unknown clients share an instance. Another one is used while a client there has not answered for a while,
-        # because nobody can say whose question comes next from it.
+        # Clients that cannot be told apart share an instance. While one of them does not answer, another one is used,
+        # because it is unknown which client the next question belongs to.
         now, number = asyncio.get_running_loop().time(), 0
         if getattr(exchange.call.params, "request_state", None) is None:
             while (other := self._open.get((*key, number))) is not None and other.is_occupied(now):
@@ -415,7 +415,7 @@ class Upstream:
             return connection
         before, key = key, self._key(exchange)
         if before == _SHARED != key:
-            # It was modern before, and it was told nothing of the client that it belongs to.
+            # It was modern before, and received no capabilities of the client that it belongs to.
             link.on_lost = None
             await link.aclose()
             return await self._open_for(key, exchange)
@@ -478,7 +478,7 @@ class Upstream:
     def _ended(self, task: asyncio.Task[Any]) -> None:
         self._tasks.discard(task)
         if not task.cancelled():
-            task.exception()  # those who wait for it have it
+            task.exception()  # the requests that wait for it have it
 
     def forgive(self) -> None:
         """Forget the failures so far, so that the next request tries again."""
@@ -486,7 +486,7 @@ class Upstream:
         self._next_try = 0.0
 
     async def _close_when_idle(self, connection: Connection) -> None:
-        # The client sends nothing more, but what it sent before is answered, as on stdio if its input is a file.
+        # The client sends nothing more, but earlier requests are answered, as on stdio if its input is a file.
         while True:
             await asyncio.sleep(_LEFT_SECONDS)
             if not connection.calls and self._refreshing is None:
@@ -564,7 +564,7 @@ class Upstream:
         if hops and (self._refreshing is not None or hops >= MOST_HOPS):
             return  # mounts go in a circle: this request is a part of the one that is waited for
         if self.last_error:
-            # It has failed: others do not wait for it again, and clients hear of its lists when it is back.
+            # It has failed: others do not wait for it again, and clients are notified of its lists when it is back.
             if not self._opening and asyncio.get_running_loop().time() >= self._next_try:
                 self._start(self._try(exchange))
             return
@@ -638,7 +638,7 @@ class Upstream:
         if _says_private(page):
             self.is_private = True
             if self._principal and not self._is_own:
-                page, entries = {}, []  # it is asked again for this user alone
+                page, entries = {}, []  # it is fetched again for this user alone
         self.lists[method] = Listed(page, entries, connection.session.version)
         self.lists[method].until = loop.time() + self._fresh_seconds(connection, method)
         if method == "tools/list":

@@ -102,7 +102,7 @@ class Document:
 
     @property
     def info(self) -> Node:
-        """Who the API is: its title and version."""
+        """The title and version of the API."""
         try:
             return self.root.get("info")
         except Unusable:

@@ -47,7 +47,7 @@ class SchemaWriter:
         """Return a schema of converted parts, with its definitions, and the check for it. Raises Unusable."""
         try:
             whole = plain({**schema, "$defs": self._definitions}, self._direction)
-            # A pattern of a stranger may take forever; the API checks it.
+            # A pattern of an untrusted document may take forever; the API checks it.
             return whole, JsonSchema(_without_patterns(whole), "its schema")
         except (RegistrationError, RecursionError, TypeError, AttributeError, ValueError) as error:
             raise Unusable(f"its schema is not valid: {printable(error, 300)}") from None

@@ -1,6 +1,6 @@
 """The records of tasks in the memory of one process: the store of servers that have no other.
 
-Nothing is encoded, and nothing has to be waited for. The limits of tasks bound what it holds.
+Nothing is encoded, and no method waits. The limits of tasks bound its size.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class MemoryStore(TaskStore):
         return self._records.get(task_id)
 
     def forget(self, task_id: str) -> None:
-        """Nothing: there is no other place to read it from."""
+        """Do nothing, because a record has no other copy."""
 
     async def create(self, record: Record, *, is_listed: bool) -> None:
         self._records[record.id] = record

@@ -1,4 +1,4 @@
-"""What the work of a task sees instead of its call and its connection, and how it asks.
+"""The objects that the work of a task sees instead of its call and its connection.
 
 As long as the call is not answered, everything is passed on. Afterwards nothing of the request is kept.
 """

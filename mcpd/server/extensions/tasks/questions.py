@@ -1,4 +1,4 @@
-"""Questions of tasks: they wait in the record, and whoever asked waits for the answers.
+"""Questions of tasks, which wait in the record for their answers.
 
 The node that runs a task waits for the answers. An answer that arrives at another node is put into the record.
 """
@@ -69,7 +69,7 @@ class Questions:
         self._read = read
         self._change = change
         self._log = log
-        # What is asked here, by task.
+        # The questions of this node, by task.
         self.asked: dict[str, tuple[_Asked, ...]] = {}
 
     async def ask(
@@ -99,7 +99,7 @@ class Questions:
             await self._leave(task_id, asked)
 
     async def _leave(self, task_id: str, asked: _Asked) -> None:
-        # Nobody waits for these questions any more: close those that are open.
+        # These questions have no waiter any more: close those that are open.
         left = tuple(each for each in self.asked.pop(task_id, ()) if each is not asked)
         if left:
             self.asked[task_id] = left
@@ -113,7 +113,7 @@ class Questions:
         record = await self._read(task_id)
         for name, raw in ({} if record is None or record.restart is None else record.restart.answers).items():
             if name in asked.questions:
-                with suppress(*MALFORMED):  # it was answered on another node, and nobody has read it
+                with suppress(*MALFORMED):  # it was answered on another node, but the answer was not read
                     asked.answers = {**asked.answers, name: asked.questions[name].read(raw)}
         asked.finish()
 
@@ -198,7 +198,7 @@ class Questions:
         return next((asked for asked in self.asked.get(task_id, ()) if asked.name_of(key) is not None), None)
 
     def _accept(self, record: Record, key: str, raw: Raw | bytes, read: dict[str, Any]) -> bool:
-        # Read an answer if it is awaited here; one that does not fit is asked for again (TASK-042).
+        # Read an answer if it is awaited here; repeat the question if the answer does not fit (TASK-042).
         asked = self._asked_by(record.id, key)
         if asked is None:
             return False

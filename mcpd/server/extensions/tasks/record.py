@@ -142,7 +142,7 @@ class Record(Struct, kw_only=True, omit_defaults=True, gc=False):
 
     @property
     def ends(self) -> bool:
-        """Whether it has an end that nothing moves: it has ended, or somebody else must end it in time."""
+        """Whether its end is fixed: it has ended, or another system must end it in time."""
         return self.is_final or not self.node
 
     def life(self, now: float) -> float:

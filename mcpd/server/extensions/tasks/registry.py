@@ -188,7 +188,7 @@ class Tasks:
             run.stop(InternalError(_STOPPED))
 
     def spawn(self, work: Coroutine[Any, Any, object]) -> None:
-        """Do something in the background. It is no error if the store cannot be reached."""
+        """Do something in the background, and ignore a store that cannot be reached."""
         task = asyncio.ensure_future(self._quietly(work))
         self._background.add(task)
         task.add_done_callback(self._background.discard)
@@ -251,7 +251,7 @@ class Tasks:
         for task_id in self._followed() - self.runs.keys():
             await self._look(task_id)
 
-    # -- who may have which task -------------------------------------------------------------
+    # -- the owners of tasks -----------------------------------------------------------------
 
     def owner(self, exchange: Exchange) -> str:
         """Return the owner of the tasks that this request creates; "" if only their ids protect them."""
@@ -510,7 +510,7 @@ class Tasks:
 
     async def _move(self, task_id: str, run: Run) -> None:
         # This node has another name, because it did not renew the lease in time, for example while the machine slept.
-        # Its tasks must not look like those of a dead node, unless another node has taken them already.
+        # Its tasks must not look like tasks of a dead node, unless another node has taken them already.
         def step(record: Record) -> bool:
             if record.is_final or not self._runs(run.node, record):
                 return False
@@ -560,7 +560,7 @@ class Tasks:
         await self.open()
         return await self.change(task_id, step)
 
-    # -- telling -----------------------------------------------------------------------------
+    # -- notifications -----------------------------------------------------------------------
 
     def _log(self, record: Record, event: str) -> None:
         # As calls, unless the operator has to know.

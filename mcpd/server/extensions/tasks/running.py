@@ -1,8 +1,8 @@
 """How a call becomes a task.
 
 Theory of operation. The call's whole work, with middleware and all checks, runs in a task of the event loop of its own.
-Until the call is answered, everything that the work says passes through to the client, as without tasks. When
-its time is over, or the tool wants it, the task is stored, the call is answered with it, and the same work goes on: now
+Until the call is answered, all messages of the work pass through to the client, as without tasks. When the time is
+over, or the tool calls `become_task`, the task is stored and the call is answered with it. The same work goes on: now
 progress becomes the status message, questions wait in the record, and the result is stored.
 
 The work sees a `TaskRun` instead of its connection, and a `TaskCall` instead of its call. After the answer they hold
@@ -59,7 +59,7 @@ _LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "notice": logging.INFO,
 class TaskRun(Run):
     """One call of a tool that can be a task: the `CallTask` and the `Peer` of the exchange that its work sees.
 
-    `after` is the number of seconds that the call may take without becoming one; None for as long as it wants. With
+    `after` is the number of seconds that the call may take without becoming one; None for no limit. With
     `must` it becomes one at once. With `has_text` the client accepts no tasks, and receives a text with the id.
     """
 
@@ -144,7 +144,7 @@ class TaskRun(Run):
         return self._direct(work) if self._seed is None else self._described()
 
     def _give_up(self, work: asyncio.Task[Any]) -> None:
-        # The client has left before it was told of a task: there is none, also if its time is over now (TASK-047).
+        # The client has left before it received the id: no task is left, even if its time is over now (TASK-047).
         self._is_refused = True
         if self._storing is not None:
             self._storing.cancel()

@@ -199,7 +199,7 @@ class TaskStore:
         return await self.backplane.was_changed()  # type: ignore[attr-defined, no-any-return]
 
     async def publish(self, task_id: str) -> None:
-        """Tell other nodes that a task has changed. The message has only its id."""
+        """Notify other nodes that a task has changed. The message has only its id."""
         if not isinstance(self.backplane, OwnBus):
             await self.backplane.publish(self._channel, f"{self.node} {task_id}".encode())
 
