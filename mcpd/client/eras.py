@@ -285,6 +285,7 @@ async def agree(
     """Negotiate a protocol version, `wanted` or the newest common one, and return its era.
 
     A server that does not answer within `probe_seconds` is treated as a legacy server; None waits as for any request.
+    If it answers later, the era returned has `supports_discover`: the next connection can be a modern one.
     `skips_probe` connects to a server that is known to be a legacy server.
 
     Raises ConfigurationError if the server does not support `wanted`, UnsupportedVersion if there is no common version,
@@ -292,13 +293,15 @@ async def agree(
     """
     session = connection.session
     name = table.NEWEST_LEGACY if skips_probe and wanted is None else wanted
+    late: asyncio.Task[Raw | RemoteError | None] | None = None
     # Spec: 2026-07-28 basic/versioning: `server/discover` works in every modern version.
     if name is None or name in table.MODERN:
         # If each request has its own connection, silence means a slow server, not a legacy one. If `wanted` is given,
         # there is no other era to choose.
         may_be_old = connection.channel.is_multiplexed and wanted is None and probe_seconds is not None
         seconds = probe_seconds if may_be_old else timeout
-        agreed = read_discovery(await _probe(connection, seconds, must_be_modern=wanted is not None))
+        answer, late = await _first_probe(connection, seconds, may_be_old, must_be_modern=wanted is not None)
+        agreed = read_discovery(answer)
         if not agreed.is_whole and agreed.version in table.MODERN:
             # Spec: 2026-07-28 basic/versioning: "select a mutually supported version … and retry the request".
             agreed = read_discovery(await _probe(connection, seconds, agreed.version, must_be_modern=True))
@@ -318,10 +321,31 @@ async def agree(
             raise
         # Without `probe_seconds` the second probe waits as long as any request, so this happens once.
         return await agree(connection, callbacks, wanted=None, timeout=timeout, probe_seconds=None)
+    finally:
+        if late is not None and not late.cancel():
+            late.exception()  # marks it as retrieved
 
     _check(session.accept_initialize(result), wanted)
     connection.flush()
-    return LegacyEra(connection)
+    era = LegacyEra(connection)
+    if late is not None and late.done() and not late.exception():
+        era.supports_discover = read_discovery(late.result()).version != table.NEWEST_LEGACY
+    return era
+
+
+async def _first_probe(
+    connection: ClientConnection, seconds: float | None, may_be_old: bool, *, must_be_modern: bool
+) -> tuple[Raw | RemoteError | None, asyncio.Task[Raw | RemoteError | None] | None]:
+    # Return the response, or None after `seconds`; then also the task that goes on waiting, if the server may be old.
+    if not may_be_old:
+        return await _probe(connection, seconds, must_be_modern=must_be_modern), None
+    probe = connection.loop.create_task(_probe(connection, None, must_be_modern=must_be_modern))
+    try:
+        await asyncio.wait((probe,), timeout=seconds)
+    except asyncio.CancelledError:
+        probe.cancel()
+        raise
+    return (probe.result(), None) if probe.done() else (None, probe)
 
 
 async def _probe(

@@ -49,7 +49,7 @@ from mcpd.protocol.wire import trace_context
 from .callbacks import Callbacks, capabilities
 from .channels import ChannelWatcher, StartableChannel, watched
 from .connection import ClientConnection
-from .eras import ClientEra, Interests, agree, is_known_legacy, remember_era
+from .eras import ClientEra, Interests, LegacyEra, agree, is_known_legacy, remember_era
 from .limits import ClientLimits, Faults
 from .output_schemas import OutputSchemas
 from .results import ResultCache
@@ -234,11 +234,19 @@ class ServerLink:
             await self._connect_once(target, skips_probe=False)
 
         assert self._era is not None
+        if key is not None and not skips and isinstance(self._era, LegacyEra) and self._era.supports_discover:
+            # It answered the probe late, for example on a busy machine, and after that it was initialized.
+            self._faults.log(logging.INFO, "the server answered the version probe late; connecting to it again")
+            await self._connect_once(target, skips_probe=False, waits=True)
         self._is_old = not self._era.supports_discover
         remember_era(key, supports_discover=self._era.supports_discover)
 
     async def _connect_once(
-        self, target: InProcess | StartableChannel | CommandTarget | UrlTarget, *, skips_probe: bool
+        self,
+        target: InProcess | StartableChannel | CommandTarget | UrlTarget,
+        *,
+        skips_probe: bool,
+        waits: bool = False,
     ) -> None:
         # The first connection uses the session that properties of the client read already.
         session = self._session
@@ -272,7 +280,7 @@ class ServerLink:
                 self._callbacks,
                 wanted=self._version,
                 timeout=self.timeout,
-                probe_seconds=self.probe_seconds,
+                probe_seconds=None if waits else self.probe_seconds,
                 skips_probe=skips_probe,
             )
             await era.begin(self._interests, self.timeout)

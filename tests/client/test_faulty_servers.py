@@ -233,6 +233,32 @@ async def test_a_server_that_starts_and_says_nothing() -> None:
     await until(lambda: set(os.listdir("/proc/self/fd")) <= before)
 
 
+async def test_a_server_that_starts_slowly_is_still_a_modern_one(tmp_path: Path) -> None:
+    """2026-07-28 basic/versioning: it answers the probe when `initialize` has been sent, and then both."""
+    server = tmp_path / "slow.py"
+    server.write_text(
+        "import os, pathlib, time\n"
+        "from mcpd import Server\n"
+        f"mark = pathlib.Path({str(tmp_path / 'mark')!r})\n"
+        "if not mark.exists():\n"
+        "    mark.touch()\n"
+        "    while not mark.read_text():\n"  # until `initialize` is sent
+        "        time.sleep(0.001)\n"
+        "Server('slow').run()\n"
+    )
+    client = Client([sys.executable, str(server)])
+    client.probe_seconds = 0.0
+    opened = asyncio.create_task(client.open())
+    await until((tmp_path / "mark").exists)
+    (tmp_path / "mark").write_text("go")
+    await opened
+    try:
+        assert client.version == "2026-07-28"
+        await client.ping()
+    finally:
+        await client.aclose()
+
+
 async def test_a_crash_loop_leaves_no_process(tmp_path: Path) -> None:
     """Each start is remembered in a file: all of them have ended afterwards."""
     code = f"import os; open({str(tmp_path / 'pids')!r}, 'a').write(f'{{os.getpid()}} ')\n" + SERVER

@@ -27,6 +27,7 @@ class Stage:
     def __init__(self, timeout: float | None = SHORT, **options: Any) -> None:
         self.server = Server("slow", **options)
         self.go_on = threading.Event()
+        self.has_begun = threading.Event()
         self.ended: list[str] = []
 
         @self.server.tool(timeout=timeout)
@@ -39,6 +40,7 @@ class Stage:
 
         @self.server.tool(timeout=timeout)
         def blocks() -> str:
+            self.has_begun.set()
             self.go_on.wait()
             self.ended.append("blocks")
             return "late"
@@ -58,10 +60,13 @@ async def test_the_caller_gets_an_error_and_the_thread_goes_on(version: str) -> 
     stage = Stage()
     async with memory_wire(stage.server, version) as wire:
         for name in ("waits", "blocks"):
-            result = await wire.call(name)
-            assert result["isError"] is True
-            (block,) = result["content"]
-            assert block["text"] == f"The tool {name} took longer than 0.02 s"
+            while True:
+                result = await wire.call(name)
+                assert result["isError"] is True
+                (block,) = result["content"]
+                assert block["text"] == f"The tool {name} took longer than 0.02 s"
+                if name == "waits" or stage.has_begun.is_set():
+                    break  # on a busy machine the time may be over before the function begins
         assert stage.ended == ["waits"]
         stage.go_on.set()
         await until(lambda: stage.ended == ["waits", "blocks"])
