@@ -17,6 +17,7 @@
         AccessDenied             -32600, and over HTTP 401 or 403
         RateLimited              429, an application code
       LocalProtocolError         this side tried to send a message that is not allowed now
+        NoCompatibleDeliveryMode client and server have no common way to deliver an event
       RemoteError                the peer answered with an error
       ResultMismatch             a tool's result does not have the expected type
       TransportError
@@ -241,6 +242,10 @@ class RateLimited(ProtocolError):
 
 class LocalProtocolError(McpdError):
     """This side tried to send a message that is not allowed in this state or version."""
+
+
+class NoCompatibleDeliveryMode(LocalProtocolError):
+    """The client and the server have no common way to deliver this type of event."""
 
 
 class RemoteError(McpdError):

@@ -17,6 +17,7 @@ from msgspec.structs import asdict
 from mcpd.errors import (
     HeaderMismatch,
     LocalProtocolError,
+    MethodNotFound,
     ProtocolError,
     RemoteError,
     ResultMismatch,
@@ -57,6 +58,8 @@ from .results import plain_value, read_list, typed_value
 from .session import ClientSession, OnProgress
 
 if TYPE_CHECKING:
+    from mcpd.protocol.types.events import EventType
+    from .events import DeliveryMode, EventSubscription
     from .tasks import TaskHandle, Tasks
     from .tool_function import AwaitedToolFunction
 
@@ -216,6 +219,8 @@ class Client(ServerLink, ServerDetails, ToolCalls):
 
     `auth`: a token, a function that returns one, `OAuth` or another grant of `mcpd.client.auth`. By default, the login
     that `mcpd login URL` has stored is used.
+
+    `webhook`: a `Receiver`, to which the server may send events.
 
     Methods raise LocalProtocolError for features that the server does not offer; `request` sends any request.
     """
@@ -404,6 +409,45 @@ class Client(ServerLink, ServerDetails, ToolCalls):
         # First, so that a connection which is opened meanwhile does not request it again.
         self._interests.uris.discard(uri)
         await (await self._ensure_connected()).unsubscribe(uri, self.timeout)
+
+    # ----------------------------------------------------------------------------------------- events
+
+    async def list_events(self) -> list[EventType]:
+        """Return all types of events, from all pages; [] if the server has none."""
+        from mcpd.protocol.types.events import EVENTS, EventType  # most servers have no events
+
+        # In versions with sessions, servers announce events only to clients that announce them.
+        if self.is_modern and EVENTS not in (self.server_capabilities.extensions or {}):
+            return []
+        try:
+            return await self._list("events/list", "events", EventType, fresh=True)
+        except RemoteError as error:
+            if error.code != MethodNotFound.code:
+                raise
+            return []
+
+    def events(
+        self,
+        name: str,
+        arguments: Mapping[str, Any] | None = None,
+        *,
+        delivery: DeliveryMode = "auto",
+        cursor: str | None = None,
+        max_age: float | None = None,
+        gaps: bool = False,
+    ) -> EventSubscription:
+        """Return a subscription to events: `async with client.events("incident.created") as events:`.
+
+        `arguments` select events. `delivery` is "webhook", "push" or "poll"; by default, the first of these that client
+        and server support. `cursor` continues after an event of an earlier subscription, but not further back than
+        `max_age` seconds. With `gaps`, an `EventGap` marks the place where the server lost events.
+        """
+        from .events import EventSubscription  # most servers have no events
+
+        connected = self._ensure_connected
+        return EventSubscription(
+            self, connected, name, arguments, delivery=delivery, cursor=cursor, max_age=max_age, gaps=gaps
+        )
 
     # ---------------------------------------------------------------------------- prompts, completion
 

@@ -95,6 +95,8 @@ _read_acknowledged = Decoder(AcknowledgedParams).decode
 _ACKNOWLEDGED = "notifications/subscriptions/acknowledged"
 TASK_CHANGED = "notifications/tasks"
 """The notification about one task, on a subscription to it."""
+EVENT_PREFIX = "notifications/events/"
+"""The notifications of an `events/stream` request."""
 
 
 class Subscription:
@@ -231,7 +233,12 @@ class Subscription:
     def _is_wanted(self, notification: NotificationReceived) -> bool:
         # Spec: on stdio "clients MUST use this field to correlate notifications with their originating subscription".
         # A modern server reports changes on a subscription only.
-        if notification.method not in (_ACKNOWLEDGED, TASK_CHANGED) and not is_change(notification.method):
+        method = notification.method
+        if (
+            method not in (_ACKNOWLEDGED, TASK_CHANGED)
+            and not is_change(method)
+            and not method.startswith(EVENT_PREFIX)
+        ):
             return True
 
         try:
@@ -475,9 +482,14 @@ class ModernEra:
         """The number of open subscriptions by `listen`."""
         return len(self._subscription.feeds)
 
-    async def listen(self, params: ListenParams, on_notification: OnNotification) -> None:
+    async def listen(
+        self,
+        params: ListenParams | Mapping[str, Any],
+        on_notification: OnNotification,
+        method: str = "subscriptions/listen",
+    ) -> None:
         """Keep another subscription open until the server ends it. Raises the errors of a request."""
-        request = self.connection.session.request("subscriptions/listen", params)
+        request = self.connection.session.request(method, params)
         self._subscription.feeds[request.id] = on_notification
         try:
             await self.connection.answer(request, None)

@@ -58,6 +58,7 @@ from .target import InProcess, Target, connect, resolve
 
 if TYPE_CHECKING:
     from mcpd.transports.challenge import Authorization
+    from .receiver import Receiver
 
 
 def authorization_for(target: UrlTarget, auth: Auth | None, http: HttpOptions | None) -> Authorization | None:
@@ -121,6 +122,7 @@ class ServerLink:
         http: HttpOptions | None = None,
         watcher: ChannelWatcher | None = None,
         auth: Auth | None = None,
+        webhook: Receiver | None = None,
     ) -> None:
         if version is not None and version not in table.SUPPORTED:
             raise ConfigurationError(f"unknown protocol version {version!r}; supported: {', '.join(table.SUPPORTED)}")
@@ -130,6 +132,8 @@ class ServerLink:
             http = replace(http, authenticate=self._forget_private_after(http.authenticate))
 
         self.timeout = timeout
+        self.webhook = webhook
+        """Receives the events that the server sends as webhooks."""
         self.limits = limits
         self.on_lost: Callable[[McpdError], None] | None = None
         """Called with the error when a connection is lost. Set it before the client is opened."""
