@@ -5,6 +5,7 @@
     session, messages  the protocol without I/O. `eras` are the two ways to speak it: sessions, independent requests.
     callbacks          functions of the program that the server may call.
     tasks              calls that continue after their request was answered.
+    events, receiver   subscriptions to events of a server, and webhooks that bring them.
     results            lists, typed results and their cache; `tool_function` makes Python functions of tools.
     targets/, target   what a client can connect to, and how it connects; `http/` is the HTTP transport.
     auth/              authorization.
@@ -23,17 +24,35 @@ if TYPE_CHECKING:
     from mcpd.client.targets.named import CommandTarget, FileTarget, UrlTarget
     from .callbacks import Callbacks
     from .client import Client
+    from .events import Event, EventGap, EventSubscription
     from .limits import ClientLimits
+    from .receiver import Receiver
     from .tasks import TaskHandle
 
-__all__ = ["Callbacks", "Client", "ClientLimits", "CommandTarget", "FileTarget", "TaskHandle", "UrlTarget"]
+__all__ = [
+    "Callbacks",
+    "Client",
+    "ClientLimits",
+    "CommandTarget",
+    "Event",
+    "EventGap",
+    "EventSubscription",
+    "FileTarget",
+    "Receiver",
+    "TaskHandle",
+    "UrlTarget",
+]
 
 _HOMES = {
     "Callbacks": ".callbacks",
     "Client": ".client",
     "ClientLimits": ".limits",
     "CommandTarget": ".targets.named",
+    "Event": ".events",
+    "EventGap": ".events",
+    "EventSubscription": ".events",
     "FileTarget": ".targets.named",
+    "Receiver": ".receiver",
     "TaskHandle": ".tasks",
     "UrlTarget": ".targets.named",
 }

@@ -31,6 +31,7 @@ from .session import ClientSession, OnProgress
 from .tasks import TaskHandle, Tasks
 
 if TYPE_CHECKING:
+    from .events import DeliveryMode, Event, EventGap, EventSubscription
     from .group import ClientGroup
     from .tool_function import ToolFunction
 
@@ -300,6 +301,44 @@ class BlockingTaskHandle:
     result = blocking(TaskHandle.result)
 
 
+class BlockingEventSubscription:
+    """An `EventSubscription` with plain methods: `with client.events("incident.created") as events:`."""
+
+    def __init__(self, subscription: EventSubscription, thread: LoopThread) -> None:
+        self._client = subscription
+        self._thread = thread
+
+    def __enter__(self) -> Self:
+        self._thread.run(self._client.__aenter__)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
+        if self._thread.is_running:
+            self._thread.run(partial(self._client.__aexit__, kind, *rest))
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> Event | EventGap:
+        """Wait for the next event. Raises RemoteError when the server ends the subscription."""
+        return self._thread.run(self._client.__anext__)
+
+    @property
+    def mode(self) -> str:
+        """How events arrive: "webhook", "push" or "poll"."""
+        return self._client.mode
+
+    @property
+    def cursor(self) -> str | None:
+        """The position after the events that the program has taken; None if the server has no positions."""
+        return self._client.cursor
+
+    @property
+    def gaps(self) -> int:
+        """How often events were lost."""
+        return self._client.gaps
+
+
 class BlockingTasks:
     """`Client.tasks` with plain methods."""
 
@@ -318,6 +357,21 @@ class BlockingClient(BlockingCalls[OneClient], ServerDetails):
     ping = blocking(Client.ping)
     request = blocking(Client.request)
     list_tools_as_sent = blocking(Client.list_tools_as_sent)
+    list_events = blocking(Client.list_events)
+
+    def events(
+        self,
+        name: str,
+        arguments: Mapping[str, Any] | None = None,
+        *,
+        delivery: DeliveryMode = "auto",
+        cursor: str | None = None,
+        max_age: float | None = None,
+        gaps: bool = False,
+    ) -> BlockingEventSubscription:
+        """Return a subscription to events: `with client.events("incident.created") as events:`. See `Client.events`."""
+        found = self._client.events(name, arguments, delivery=delivery, cursor=cursor, max_age=max_age, gaps=gaps)
+        return BlockingEventSubscription(found, self._thread)
 
     def resume_task(self, task_id: str) -> BlockingTaskHandle:
         """Return the handle of a task that was started earlier, perhaps by another process."""

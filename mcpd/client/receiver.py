@@ -90,8 +90,7 @@ class Hook:
         """Return whether one of the signatures of a request was made with the secret."""
         expected = base64.b64encode(hmac.digest(self._key, signed, "sha256"))
         given = [each[3:].encode() for each in signatures.split(" ") if each.startswith("v1,")]
-        # All are compared, so that the time does not depend on which one is right.
-        return any([hmac.compare_digest(expected, each) for each in given])
+        return any(hmac.compare_digest(expected, each) for each in given)
 
     async def handle(self, message_id: str, kind: str, body: bytes, seconds: float) -> bool:
         """Handle a message, once for each id. Return whether it was handled within this time."""
@@ -168,7 +167,7 @@ class Receiver:
         pending = self._hooks.get("", ())
         signed = b"%b.%b.%b" % (message_id.encode(), stamp.encode(), body)
         hooks = [hook for hook in named if hook.verifies(signed, signatures)]
-        is_pending = not hooks and any([hook.verifies(signed, signatures) for hook in pending])
+        is_pending = not hooks and any(hook.verifies(signed, signatures) for hook in pending)
         if not hooks and not is_pending:
             if named:
                 return _problem(401, "the signature is not that of the subscription")

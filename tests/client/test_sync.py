@@ -33,6 +33,7 @@ from mcpd.protocol.types.base import LogMessageParams
 from mcpd.protocol.types.interaction import PromptReference
 from mcpd.protocol.versions.table import SUPPORTED
 
+EVENT_SCRIPT = str(REPOSITORY / "tests" / "support" / "event_script.py")
 TASK_SCRIPT = str(REPOSITORY / "tests" / "support" / "task_script.py")
 AWAITED = ("list[AwaitedToolFunction]", "list[ToolFunction[Any]]")
 each_version = pytest.mark.parametrize("version", SUPPORTED)
@@ -192,6 +193,21 @@ def test_tasks(era: str) -> None:
         with pytest.raises(TaskCancelled, match="as asked"):
             client.resume_task("asks").result()
         assert [task.task_id for task in client.tasks.list()] == ([] if era == "modern" else [*STATES])
+
+
+def test_events() -> None:
+    """A subscription is a plain loop, with the position of the events that were taken."""
+    with sync.Client([sys.executable, EVENT_SCRIPT]) as client:
+        assert [kind.name for kind in client.list_events()] == ["incident.created"]
+        with client.events("incident.created", {"severity": "P1"}, cursor="c-1") as events:
+            assert (events.mode, events.cursor) == ("push", "c-1")
+            assert next(events).data == {"number": 2, "arguments": {"severity": "P1"}}
+            assert (events.cursor, events.gaps) == ("c-2", 0)
+            numbers = []
+            with pytest.raises(RemoteError, match="revoked"):
+                for event in events:
+                    numbers.append(event.id)
+            assert numbers == ["e-3"]
 
 
 @each_version
