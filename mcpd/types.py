@@ -35,6 +35,26 @@ from mcpd.protocol.types.base import (
     ServerCapabilities as ServerCapabilities,
     SetLevelParams as SetLevelParams,
 )
+from mcpd.protocol.types.events import (
+    ActiveParams as ActiveParams,
+    ChannelParams as ChannelParams,
+    Delivery as Delivery,
+    DeliveryStatus as DeliveryStatus,
+    EventError as EventError,
+    EventParams as EventParams,
+    EventType as EventType,
+    HeartbeatParams as HeartbeatParams,
+    ListEventsResult as ListEventsResult,
+    Occurrence as Occurrence,
+    PollParams as PollParams,
+    PollResult as PollResult,
+    ProblemParams as ProblemParams,
+    StreamEvent as StreamEvent,
+    StreamParams as StreamParams,
+    SubscribeParams as SubscribeParams,
+    SubscribeResult as SubscribeResult,
+    UnsubscribeParams as UnsubscribeParams,
+)
 from mcpd.protocol.types.features import (
     Annotations as Annotations,
     AudioContent as AudioContent,

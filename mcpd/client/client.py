@@ -414,11 +414,9 @@ class Client(ServerLink, ServerDetails, ToolCalls):
 
     async def list_events(self) -> list[EventType]:
         """Return all types of events, from all pages; [] if the server has none."""
-        from mcpd.protocol.types.events import EVENTS, EventType  # most servers have no events
+        from mcpd.protocol.types.events import EventType  # most servers have no events
 
-        # In versions with sessions, servers announce events only to clients that announce them.
-        if self.is_modern and EVENTS not in (self.server_capabilities.extensions or {}):
-            return []
+        # Asked without a look at the capabilities, in which many servers announce events to some clients only.
         try:
             return await self._list("events/list", "events", EventType, fresh=True)
         except RemoteError as error:
@@ -442,12 +440,11 @@ class Client(ServerLink, ServerDetails, ToolCalls):
         and server support. `cursor` continues after an event of an earlier subscription, but not further back than
         `max_age` seconds. With `gaps`, an `EventGap` marks the place where the server lost events.
         """
-        from .events import EventSubscription  # most servers have no events
+        from .events import EventSubscription, Source  # most servers have no events
 
-        connected = self._ensure_connected
-        return EventSubscription(
-            self, connected, name, arguments, delivery=delivery, cursor=cursor, max_age=max_age, gaps=gaps
-        )
+        era, connected = self._current_era, self._ensure_connected
+        source = Source(self.request, self.list_events, connected, era, self.limits, self.faults, self.webhook)
+        return EventSubscription(source, name, arguments, delivery=delivery, cursor=cursor, max_age=max_age, gaps=gaps)
 
     # ---------------------------------------------------------------------------- prompts, completion
 

@@ -17,7 +17,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextlib import suppress
 from datetime import datetime
 from random import uniform
-from typing import TYPE_CHECKING, Any, Literal, NoReturn, Self, TypeAlias
+from typing import Any, Literal, NamedTuple, NoReturn, Self, TypeAlias
 
 from msgspec import Raw, Struct
 from msgspec.json import Decoder, decode
@@ -37,11 +37,10 @@ from mcpd.errors import (
 )
 from mcpd.protocol.jsonrpc import MALFORMED, explain
 from mcpd.protocol.printable import printable
-from mcpd.protocol.types.events import DeliveryStatus, Occurrence, PollResult, StreamParams, SubscribeResult
+from mcpd.protocol.types.events import DeliveryStatus, EventType, Occurrence, PollResult, StreamParams, SubscribeResult
 from .eras import ClientEra, ModernEra
-
-if TYPE_CHECKING:
-    from .client import Client
+from .limits import ClientLimits, Faults
+from .receiver import Receiver
 
 DeliveryMode: TypeAlias = Literal["auto", "webhook", "push", "poll"]
 
@@ -90,6 +89,19 @@ class EventGap(Struct, frozen=True):
     cursor: str | None = None
 
 
+class Source(NamedTuple):
+    """The parts of a client that its subscriptions use."""
+
+    request: Callable[..., Awaitable[Raw]]
+    list_events: Callable[[], Awaitable[list[EventType]]]
+    connected: Callable[[], Awaitable[ClientEra]]
+    """Connects again if necessary, and returns the era of the connection."""
+    era: Callable[[], ClientEra]
+    limits: ClientLimits
+    faults: Faults
+    webhook: Receiver | None
+
+
 class _Ended(Exception):
     """The subscription has ended, with this error of the server."""
 
@@ -116,8 +128,7 @@ class EventSubscription:
 
     def __init__(
         self,
-        client: Client,
-        connected: Callable[[], Awaitable[ClientEra]],
+        source: Source,
         name: str,
         arguments: Mapping[str, Any] | None = None,
         *,
@@ -136,9 +147,7 @@ class EventSubscription:
         self.status: DeliveryStatus | None = None
         """What the server said about its webhooks at the last refresh."""
 
-        self._client = client
-        # Connects again if necessary, and returns the era of the connection.
-        self._connected = connected
+        self._source = source
         self._arguments = dict(arguments or {})
         self._delivery = delivery
         self._max_age = max_age
@@ -234,7 +243,7 @@ class EventSubscription:
 
     @property
     def _is_full(self) -> bool:
-        limits = self._client.limits
+        limits = self._source.limits
         return self._waiting > limits.waiting_messages or self._bytes > limits.waiting_bytes
 
     def _arrived(self, raw: Raw | bytes, handled: asyncio.Future[None] | None = None) -> bool:
@@ -270,12 +279,11 @@ class EventSubscription:
 
     def _lost_some(self, cursor: str | None) -> None:
         self.gaps += 1
-        self._log(logging.WARNING, "the server no longer has all events of %s; some were lost", printable(self.name))
+        self._source.faults.log(
+            logging.WARNING, "the server no longer has all events of %s; some were lost", printable(self.name)
+        )
         self._move(cursor)
         self._put(_Item(EventGap(cursor) if self._shows_gaps else None, cursor))
-
-    def _log(self, level: int, text: str, *values: str) -> None:
-        self._client.faults.log(level, text, *values)
 
     def _is_open(self) -> None:
         if self._opened is not None and not self._opened.done():
@@ -296,7 +304,7 @@ class EventSubscription:
                     if ended.error.code not in _NOT_FOUND + _UNSUPPORTED or listed_again or not self._was_open:
                         raise ended.error from None
                     listed_again, self._has_worked = True, False
-                    if self.name not in {each.name for each in await self._client.list_events()}:
+                    if self.name not in {each.name for each in await self._source.list_events()}:
                         raise ended.error from None
         except asyncio.CancelledError:
             raise
@@ -321,18 +329,18 @@ class EventSubscription:
         }
         if mode not in deliver:
             raise LocalProtocolError(f"delivery={mode!r}: use 'auto', 'webhook', 'push' or 'poll'")
-        if mode != "webhook" and not isinstance(self._client.era, ModernEra):
+        if mode != "webhook" and not isinstance(self._source.era(), ModernEra):
             raise NoCompatibleDeliveryMode(f"{mode} needs protocol version 2026-07-28, which the server does not have")
-        if mode == "webhook" and self._client.webhook is None:
+        if mode == "webhook" and self._source.webhook is None:
             raise NoCompatibleDeliveryMode("webhooks need a receiver: Client(target, webhook=Receiver(url))")
         await deliver[mode]()
 
     async def _choose(self) -> str:
-        found = next((each for each in await self._client.list_events() if each.name == self.name), None)
+        found = next((each for each in await self._source.list_events() if each.name == self.name), None)
         if found is None:
             raise LocalProtocolError(f"the server has no event type {self.name!r}; Client.list_events() lists them")
-        ours = ["webhook"] if self._client.webhook is not None else []
-        if isinstance(self._client.era, ModernEra):
+        ours = ["webhook"] if self._source.webhook is not None else []
+        if isinstance(self._source.era(), ModernEra):
             ours += ["push", "poll"]
         for mode in ours:
             if mode in found.delivery:
@@ -354,7 +362,7 @@ class EventSubscription:
         # Send a request, again and again while the server cannot be reached. Raises _Ended if it refuses.
         while True:
             try:
-                raw = await self._client.request(method, self._params(**more))
+                raw = await self._source.request(method, self._params(**more))
             except McpdError as error:
                 await self._pause_after(error)
                 continue
@@ -372,7 +380,9 @@ class EventSubscription:
         self._failures += 1
         if not may_pass or not self._was_open or self._failures >= TRIES:
             raise error
-        self._log(logging.INFO, "events of %s are interrupted: %s", printable(self.name), printable(error, 500))
+        self._source.faults.log(
+            logging.INFO, "events of %s are interrupted: %s", printable(self.name), printable(error, 500)
+        )
         pause = min(FIRST_PAUSE * 2 ** (self._failures - 1), LONGEST_PAUSE)
         await asyncio.sleep(uniform(pause, 1.1 * pause))
 
@@ -431,11 +441,11 @@ class EventSubscription:
                 ended = self._notified(method, raw)
             except MALFORMED as error:
                 text = "the server sent an invalid %s: %s"
-                self._log(logging.WARNING, text, printable(method), printable(explain(error)))
+                self._source.faults.log(logging.WARNING, text, printable(method), printable(explain(error)))
             if ended is not None or not self._room.is_set():
                 clock.reschedule(loop.time())
 
-        era = await self._connected()
+        era = await self._source.connected()
         if not isinstance(era, ModernEra):
             raise NoCompatibleDeliveryMode("push needs protocol version 2026-07-28, which the server no longer has")
         with suppress(TimeoutError):
@@ -463,13 +473,13 @@ class EventSubscription:
             self._passed(found.cursor)
         elif kind == "error" and found.error is not None:
             text = "the server could not deliver an event of %s: %s"
-            self._log(logging.WARNING, text, printable(self.name), printable(found.error.message, 500))
+            self._source.faults.log(logging.WARNING, text, printable(self.name), printable(found.error.message, 500))
         elif kind == "terminated" and found.error is not None:
             return RemoteError(found.error.code, found.error.message, found.error.data)
         return None
 
     async def _by_webhooks(self) -> None:
-        receiver = self._client.webhook
+        receiver = self._source.webhook
         assert receiver is not None
         terminated: asyncio.Future[RemoteError] = asyncio.get_running_loop().create_future()
 
@@ -502,7 +512,9 @@ class EventSubscription:
                 self._is_open()
                 if self.status is not None and not self.status.active:
                     text = "the server had suspended its webhooks for %s (%s); it continues now"
-                    self._log(logging.WARNING, text, printable(self.name), printable(self.status.last_error or ""))
+                    self._source.faults.log(
+                        logging.WARNING, text, printable(self.name), printable(self.status.last_error or "")
+                    )
                 with suppress(TimeoutError):
                     async with asyncio.timeout(_seconds_until(result.refresh_before)):
                         raise _Ended(await asyncio.shield(terminated))
@@ -511,7 +523,7 @@ class EventSubscription:
                 with suppress(McpdError, TimeoutError, asyncio.CancelledError):
                     async with asyncio.timeout(_END_SECONDS):
                         params = {"name": self.name, "arguments": self._arguments, "delivery": target}
-                        await self._client.request("events/unsubscribe", params)
+                        await self._source.request("events/unsubscribe", params)
 
 
 def _seconds_until(refresh_before: str | None) -> float | None:

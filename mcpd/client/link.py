@@ -124,17 +124,14 @@ class ServerLink:
         auth: Auth | None = None,
         webhook: Receiver | None = None,
     ) -> None:
-        if version is not None and version not in table.SUPPORTED:
-            raise ConfigurationError(f"unknown protocol version {version!r}; supported: {', '.join(table.SUPPORTED)}")
+        _check_version(version)
         if headers is not None:
             http = replace(http or HttpOptions(), headers=headers)
         if http is not None and http.authenticate is not None:
             http = replace(http, authenticate=self._forget_private_after(http.authenticate))
 
-        self.timeout = timeout
+        self.timeout, self.limits = timeout, limits
         self.webhook = webhook
-        """Receives the events that the server sends as webhooks."""
-        self.limits = limits
         self.on_lost: Callable[[McpdError], None] | None = None
         """Called with the error when a connection is lost. Set it before the client is opened."""
         self._target = target
@@ -142,13 +139,11 @@ class ServerLink:
         self._info = info or _OURSELVES
         self._capabilities = self._declared(callbacks, extensions)
         self._version = version
-        self._http = http
-        self._auth = auth
+        self._http, self._auth = http, auth
         # The authorization of all connections, created for the first one.
         self._authorization: Authorization | None = None
         self._watcher = watcher
-        self._caches = cache
-        self._reconnects = reconnect
+        self._caches, self._reconnects = cache, reconnect
 
         self._faults = Faults(log)
         self._checks = OutputSchemas(self._faults) if check_results else None
@@ -478,6 +473,11 @@ class ServerLink:
             return False
         name = params.get("name") if method == "tools/call" and isinstance(params, dict) else None
         return method in _REPEATABLE or name in self._repeatable_tools
+
+
+def _check_version(version: str | None) -> None:
+    if version is not None and version not in table.SUPPORTED:
+        raise ConfigurationError(f"unknown protocol version {version!r}; supported: {', '.join(table.SUPPORTED)}")
 
 
 def _is_version_error(error: McpdError) -> bool:
