@@ -51,7 +51,6 @@ from mcpd.protocol.types.events import (
     ProblemParams as ProblemParams,
     StreamEvent as StreamEvent,
     StreamParams as StreamParams,
-    SubscribeParams as SubscribeParams,
     SubscribeResult as SubscribeResult,
     UnsubscribeParams as UnsubscribeParams,
 )
