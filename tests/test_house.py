@@ -121,8 +121,8 @@ ERAS_ARE_KNOWN = {
     "mcpd/server/extensions/tasks/methods.py": 5,  # which methods of tasks a version has, and their form: chosen here
     "mcpd/server/extensions/tasks/record.py": 1,  # what is stored is in the newest version
     "mcpd/server/extensions/tasks/extension.py": 1,  # tasks of mounted servers have the newest form only
-    "mcpd/sources/mounts/relay.py": 18,  # each side of a mount has an era
-    "mcpd/sources/mounts/shapes.py": 16,
+    "mcpd/sources/mounts/relay.py": 12,  # each side of a mount has an era
+    "mcpd/sources/mounts/shapes.py": 15,
     "mcpd/sources/mounts/upstream.py": 1,  # a request of 2026-07-28 over HTTP has a connection of its own
     "mcpd/sources/mounts/opening.py": 2,  # a mount may be told to speak the newest version
     "mcpd/apps/preview/session.py": 1,  # what the page shows of a connection

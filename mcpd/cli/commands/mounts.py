@@ -79,7 +79,7 @@ def mounts_command(words: tuple[str, ...], as_json: bool) -> int:
 def _accept(words: tuple[str, ...]) -> int:
     if len(words) != 2 or words[0] != "accept":
         raise click.UsageError(f"{' '.join(words)}: write mcpd mounts accept NAME, or mcpd mounts")
-    from mcpd.sources.mounts.trust import LOCK, accept
+    from mcpd.sources.mounts.manifest import LOCK, accept
 
     names = accept(words[1])
     if not names:

@@ -4,11 +4,11 @@
     passing    a single mounted server, whose names and results stay as they are.
     targets    the servers that a command line or a file names; `settings` has their settings.
     upstream   one mounted server: its instances, its failures and its lists.
-    opening    a new connection to it; `manifest` keeps its lists for the next start.
+    opening    a new connection to it, and what it receives of this process.
+    manifest   its lists and the digests of its tools, kept for the next start.
     entries    its tools, resources, templates and prompts.
     relay      one request, passed on to it; `parking` has the calls that wait for answers, `shapes` the messages.
     routes     tasks and subscriptions of mounted servers; `carried` has their ids and apps.
-    trust      what a mounted server receives, and which of its texts are trusted.
 
 A server without mounts loads nothing of this package.
 """

@@ -29,6 +29,7 @@ from mcpd.server.registry.entries import (
 from mcpd.server.registry.tools import failed
 from mcpd.server.registry.uri_template import UriTemplate
 from .carried import without_apps
+from .manifest import Pins
 from .upstream import LISTS, Unavailable, Upstream
 
 if TYPE_CHECKING:
@@ -50,8 +51,6 @@ def entries_of(upstream: Upstream) -> Entries:
     tools = [tool for tool in _valid(upstream, "tools/list") if settings.allows(tool.name)]
     withheld: Collection[str] = ()
     if settings.pin and tools:
-        from .trust import Pins  # few mounts are pinned
-
         withheld = Pins(upstream.name).withheld(tools)
     return Entries(
         tools=[MountedTool(upstream, tool) for tool in tools if tool.name not in withheld],

@@ -1,29 +1,34 @@
-"""The lists of a mounted server from an earlier start, so that the next start need not wait for them.
+"""What is kept of mounted servers between two starts.
 
-A file of the user's cache has the lists of a server and what it says about itself. It has no values of variables, no
-results and no contents of resources.
+A file of the user's cache has the lists of a server and what it says about itself, so that the next start need not wait
+for them. It has no values of variables, no results and no contents of resources.
+
+With `pin`, mcpd.lock has a digest of each tool. A tool that has changed is withheld until `mcpd mounts accept NAME`.
 """
 
 from __future__ import annotations
 
 import logging
 import os
+from collections.abc import Mapping
 from contextlib import suppress
-from hashlib import blake2b
+from hashlib import blake2b, sha256
 from pathlib import Path
 from tempfile import mkstemp
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Raw, Struct
-from msgspec.json import decode, encode
+from msgspec.json import Encoder, decode, encode
 
 from mcpd.client.targets.named import CommandTarget, UrlTarget
+from mcpd.errors import ConfigurationError
 from mcpd.protocol.jsonrpc import MALFORMED
 from mcpd.protocol.printable import printable
 from mcpd.protocol.types.base import Implementation, ServerCapabilities
 
 if TYPE_CHECKING:
     from mcpd.client.target import Target
+    from mcpd.protocol.types.features import Tool
 
 log = logging.getLogger("mcpd.mounts")
 
@@ -93,3 +98,68 @@ def save(target: Target, manifest: Manifest) -> None:
             raise
     except OSError as error:
         log.debug("the lists of a mounted server cannot be kept: %s", printable(error))
+
+
+# -------------------------------------------------------------------------------------------- pins
+
+LOCK = "mcpd.lock"
+
+_write_sorted = Encoder(order="deterministic").encode
+
+
+class Pins:
+    """The accepted definitions of the tools of one mount, in a file that all mounts of a folder share.
+
+    The first definitions are accepted. Later ones are withheld until somebody accepts them.
+    """
+
+    def __init__(self, mount: str, path: str = LOCK) -> None:
+        self._mount = mount
+        self._path = Path(path)
+
+    def withheld(self, tools: list[Tool]) -> set[str]:
+        """Return the names of the tools whose definition is not the accepted one, and write them into the file."""
+        now = {tool.name: f"sha256:{sha256(_write_sorted(tool)).hexdigest()}" for tool in tools}
+        document = read_lock(self._path)
+        accepted = document["accepted"].setdefault(self._mount, now)
+        changed = {name: digest for name, digest in now.items() if accepted.get(name) != digest}
+        before = document["withheld"].get(self._mount, {})
+        document["withheld"][self._mount] = changed
+        if accepted is now or changed != before:
+            write_lock(self._path, document)
+        for name in changed.keys() - before.keys():
+            text = "mount %s: the tool %s has changed and is withheld: read it, then run mcpd mounts accept %s"
+            log.warning(text, printable(self._mount), printable(name), printable(self._mount))
+        return set(changed)
+
+
+def accept(mount: str, path: str = LOCK) -> list[str]:
+    """Accept the withheld tools of a mount, and return their names. Raises ConfigurationError for an unknown mount."""
+    file = Path(path)
+    document = read_lock(file)
+    if mount not in document["accepted"]:
+        known = ", ".join(document["accepted"]) or "none"
+        raise ConfigurationError(f"{file}: no mount {mount!r} is pinned; pinned mounts: {known}")
+    changed = document["withheld"].pop(mount, {})
+    document["accepted"][mount].update(changed)
+    write_lock(file, document)
+    return sorted(changed)
+
+
+def read_lock(file: Path) -> dict[str, dict[str, dict[str, str]]]:
+    """Return the content of a lock file, empty without a file. Raises ConfigurationError for an unreadable one."""
+    empty: dict[str, dict[str, dict[str, str]]] = {"accepted": {}, "withheld": {}}
+    try:
+        found = decode(file.read_bytes())
+        return {**empty, **{name: dict(found[name]) for name in empty if name in found}}
+    except FileNotFoundError:
+        return empty
+    except (OSError, TypeError, ValueError, *MALFORMED) as error:
+        raise ConfigurationError(f"{file} cannot be read: {error}; delete it to accept all tools anew") from None
+
+
+def write_lock(file: Path, document: Mapping[str, Any]) -> None:
+    """Write a lock file, at once or not at all."""
+    temporary = file.with_name(f"{file.name}.{os.getpid()}")
+    temporary.write_bytes(_write_sorted(document) + b"\n")
+    temporary.replace(file)

@@ -186,9 +186,7 @@ class Parking:
     async def run(self, relay: Asker, method: str, members: dict[str, Any], exchange: Exchange) -> Raw:
         """Send a request, or continue it with the client's answers. Returns the result, or the next questions."""
         params = exchange.call.params
-        kept = {} if getattr(params, "request_state", None) is None else exchange.asking.kept
-        if kept and kept.get("mount") != relay.name:
-            raise InvalidParams("requestState: not a state of this mount; send the request again without it")
+        kept = opened_state(relay, exchange)
         if "ticket" in kept:
             parked = self._claim(kept["ticket"])
             parked.exchange = exchange
@@ -275,6 +273,16 @@ class Parking:
             for number, one in enumerate(needed.elicitations, 1)
         }
         return _required(relay, exchange, requests, {"visits": list(requests)})
+
+
+def opened_state(relay: Asker, exchange: Exchange) -> dict[str, Any]:
+    """Return the content of the state in a request, which was checked; {} without one. Raises InvalidParams."""
+    if getattr(exchange.call.params, "request_state", None) is None:
+        return {}
+    kept = exchange.asking.kept
+    if kept.get("mount") != relay.name:
+        raise InvalidParams("requestState: not a state of this mount; send the request again without it")
+    return kept
 
 
 def _required(relay: Asker, exchange: Exchange, requests: Mapping[str, Any], kept: Mapping[str, Any]) -> Raw:

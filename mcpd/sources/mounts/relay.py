@@ -51,8 +51,8 @@ from mcpd.server.context.asking import binding_of
 from mcpd.server.context.questions import is_offered
 from mcpd.server.registry.tools import failed
 from .carried import Watches, for_host_contents, with_own_id, with_tag
-from .parking import Flight, Moved, parking_of
-from .settings import HOPS
+from .parking import Flight, Moved, opened_state, parking_of
+from .settings import HOPS, MOST_HOPS
 from .shapes import UpstreamError, must_visit, needs_of, read_members, shaped_error, shaped_question, shaped_result
 from .upstream import PATIENCE_SECONDS, Connection, Occupied, Unavailable
 
@@ -68,7 +68,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("mcpd.mounts")
 
-_MOST_HOPS = 8
 _MOST_ENVELOPES = 64
 
 # The members of a request's `_meta` that each connection sets itself.
@@ -85,8 +84,8 @@ async def forward(connection: Connection, method: str, params: Mapping[str, Any]
     of a lost connection.
     """
     relay = relay_of(connection)
-    is_task = method.startswith("tasks/") and relay.version.is_modern
-    if is_task:
+    has_tasks = relay.version.is_modern and (method == "tools/call" or method.startswith("tasks/"))
+    if has_tasks and method != "tools/call":
         params = with_own_id(dict(read_members(params) if isinstance(params, Raw) else params), relay.name, exchange)
     try:
         raw = await relay.ask(method, params, exchange)
@@ -96,7 +95,7 @@ async def forward(connection: Connection, method: str, params: Mapping[str, Any]
         if method != "tools/call":
             raise InternalError(str(error)) from None
         return failed(str(error))
-    if is_task or (method == "tools/call" and relay.version.is_modern):
+    if has_tasks:
         raw = with_tag(raw, relay.name, exchange)
     elif method == "resources/read":
         raw = for_host_contents(raw, relay.settings.csp)
@@ -173,14 +172,12 @@ class Relay:
         """
         call = exchange.call
         members = self._members(params, call)
-        if not self.version.is_modern:
-            await self._set_level(call)
-            if call.version.is_modern and method in SUBJECTS and self.may_ask(call):
-                return await self._parking.run(self, method, members, exchange)
-            return await self.send(method, members, Flight(exchange))
-        if call.version.is_modern:
-            return await self._relay_rounds(method, members, exchange)
-        return await self._run_rounds(method, members, exchange)
+        if self.version.is_modern:
+            return await self._run_rounds(method, members, exchange)
+        await self._set_level(call)
+        if call.version.is_modern and method in SUBJECTS and self.may_ask(call):
+            return await self._parking.run(self, method, members, exchange)
+        return await self.send(method, members, Flight(exchange))
 
     def _members(self, params: Mapping[str, Any] | Raw, call: Call) -> dict[str, Any]:
         # Return the params for the mounted server: `_meta` without what belongs to the connection of the client.
@@ -199,8 +196,8 @@ class Relay:
             given: dict[str, Any] = dict(read_members(meta))
             kept = {name: value for name, value in given.items() if name not in _STAMPED}
             hops = _read(given.get(HOPS, b"0"))
-        if not isinstance(hops, int) or hops >= _MOST_HOPS:
-            raise InternalError(f"The request has passed {_MOST_HOPS} mounts: they go in a circle")
+        if not isinstance(hops, int) or hops >= MOST_HOPS:
+            raise InternalError(f"The request has passed {MOST_HOPS} mounts: they go in a circle")
         members["_meta"] = {**kept, HOPS: hops + 1}
         return members
 
@@ -303,20 +300,17 @@ class Relay:
 
     def _envelope(self, call: Call) -> Envelope:
         # Return the description of the client, cut to what can be passed on.
-        client, meta = call.client, call.meta
-        is_modern = call.version.is_modern and meta is not None
-        raw = written_identity(meta) if is_modern and meta is not None else client
-        key = (raw, call.log_level)
+        client = call.client
+        # Only the envelope of a modern client has members that are unknown here.
+        stated = written_identity(call.meta) if call.version.is_modern and call.meta is not None else None
+        key = (stated or client, call.log_level)
         found = self._envelopes.get(key)
         if found is not None:
             return found
 
-        capabilities = client.capabilities
-        written: dict[str, Any] = {}
-        if is_modern and meta is not None:
-            written = dict(read_members(written_identity(meta)[0]))
-        else:
-            written = dict(read_members(encode(table.get(self.version.name).shape(capabilities))))
+        shape = table.get(self.version.name).shape
+        raw = stated[0] if stated is not None else encode(shape(client.capabilities))
+        written: dict[str, Any] = dict(read_members(raw))
         if self.settings.questions == "refuse":
             for name in ("elicitation", "sampling", "roots"):
                 written.pop(name, None)
@@ -328,15 +322,13 @@ class Relay:
             carried = {
                 name: given
                 for name, given in extensions.items()
-                if (name in CARRIED or not self.prefix.is_used) and (is_modern or name != TASKS)
+                if (name in CARRIED or not self.prefix.is_used) and (stated is not None or name != TASKS)
             }
             written["extensions"] = carried
         info = client.info or self.carrier.session.info
         found = Envelope(self.version.name, info, written)
-        if call.version.is_modern and call.log_level is not None:
+        if call.log_level is not None and (stated is not None or call.log_level != "info"):
             found.set_log_level(call.log_level)
-        elif not call.version.is_modern and call.log_level != "info":
-            found.set_log_level(str(call.log_level))
         if len(self._envelopes) >= _MOST_ENVELOPES:
             self._envelopes.clear()
         self._envelopes[key] = found
@@ -358,52 +350,62 @@ class Relay:
 
     # ---------------------------------------------------------------------------- the modern server
 
-    async def _relay_rounds(self, method: str, members: dict[str, Any], exchange: Exchange) -> Raw:
-        # A modern client of a modern server: the results pass, with the server's state inside ours.
-        call = exchange.call
-        answered: dict[str, Any] = {}
-        state, given = getattr(call.params, "request_state", None), getattr(call.params, "input_responses", NO_JSON)
-        if state is not None:
-            kept = exchange.asking.kept  # opened, and checked against this request
-            if kept.get("mount") != self.name:
-                raise InvalidParams("requestState: not a state of this mount; send the request again without it")
-            if "state" in kept:
-                members["requestState"] = kept["state"]
-            answered = kept.get("answers") or {}
+    async def _run_rounds(self, method: str, members: dict[str, Any], exchange: Exchange) -> Raw:
+        # The server asks by its result, which a modern client gets as its own. Older clients are asked here.
+        has_rounds = exchange.call.version.is_modern
+        if has_rounds:
+            self._continue(members, exchange)
+        for number in range(MAX_ROUNDS):
+            raw = await self.send(method, members, Flight(exchange))
+            asked = read_input_required(raw, method) if b"_required" in bytes(raw) else None
+            if asked is None or asked.result_type != "input_required":
+                return raw
+            questions = dict(asked.input_requests or {})
+            answers = self._own_answers(questions)
+            for question in questions.values():
+                self._check_offered(exchange.call, question.method, question.params)
+            if has_rounds and (questions or not answers):
+                return self._asking(raw, questions, asked.request_state, answers, exchange)
+            for key, question in questions.items():
+                try:
+                    answers[key] = await self.ask_client(exchange, question.method, question.params)
+                except ProtocolError as error:
+                    raise ToolError(f"The client did not answer {question.method}: {error.message}") from None
+            members.pop("requestState", None)
+            if answers:
+                members["inputResponses"] = answers
+            else:
+                await asyncio.sleep(min(0.05 * 2**number, 2.0))
+            if asked.request_state is not None:
+                members["requestState"] = asked.request_state
+        raise ToolError(f'mount "{self.name}" asked for input {MAX_ROUNDS} times')
+
+    def _continue(self, members: dict[str, Any], exchange: Exchange) -> None:
+        # Add the client's answers, and the state of the server from inside ours.
+        kept = opened_state(self, exchange)
+        params = exchange.call.params
+        answered, given = kept.get("answers") or {}, getattr(params, "input_responses", NO_JSON)
+        if "state" in kept:
+            members["requestState"] = kept["state"]
         if given is not NO_JSON and bytes(given) != b"null":
             members["inputResponses"] = Raw(given) if not answered else {**read_members(given), **answered}
         elif answered:
             members["inputResponses"] = answered
 
-        for _ in range(MAX_ROUNDS):
-            raw = await self.send(method, members, Flight(exchange))
-            if b"_required" not in bytes(raw) or (asked := read_input_required(raw, method)) is None:
-                return raw
-            if asked.result_type != "input_required":
-                return raw
-            questions = dict(asked.input_requests or {})
-            own = self._own_answers(questions)
-            if own and not questions:
-                members["inputResponses"] = own
-                members.pop("requestState", None)
-                if asked.request_state is not None:
-                    members["requestState"] = asked.request_state
-                continue
-            for question in questions.values():
-                self.check_offered(call, question.method, question.params)
-            result: dict[str, Any] = dict(read_members(raw))
-            if own:
-                result["inputRequests"] = questions
-            if own or asked.request_state is not None:
-                result["requestState"] = self.seal(exchange, {"state": asked.request_state}, own)
-            return Raw(encode(result))
-        raise InternalError(f'mount "{self.name}" asked for input {MAX_ROUNDS} times')
+    def _asking(
+        self, raw: Raw, questions: Mapping[str, Any], state: str | None, own: Mapping[str, Any], exchange: Exchange
+    ) -> Raw:
+        # Return the result that asks the client, with the server's state inside ours.
+        result: dict[str, Any] = dict(read_members(raw))
+        if own:
+            result["inputRequests"] = questions
+        if own or state is not None:
+            result["requestState"] = self.seal(exchange, {"state": state, "answers": own or None})
+        return Raw(encode(result))
 
-    def seal(self, exchange: Exchange, kept: Mapping[str, Any], answers: Mapping[str, Any] = {}) -> str:
+    def seal(self, exchange: Exchange, kept: Mapping[str, Any]) -> str:
         """Return a state that opens for the same request of the same caller only."""
         content = {"mount": self.name, **{name: value for name, value in kept.items() if value is not None}}
-        if answers:
-            content["answers"] = dict(answers)
         return exchange.peer.state_codec.seal(binding_of(exchange.call), {}, content)
 
     def _own_answers(self, questions: dict[str, Any]) -> dict[str, Any]:
@@ -420,43 +422,15 @@ class Relay:
         folders = [Path(folder).expanduser().resolve() for folder in self.settings.roots or ()]
         return {"roots": [{"uri": folder.as_uri(), "name": folder.name} for folder in folders]}
 
-    def check_offered(self, call: Call, method: str, params: Raw) -> None:
-        """Raise MissingCapability for a question that the client has not offered to answer."""
+    def _check_offered(self, call: Call, method: str, params: Raw) -> None:
+        # Raise an error for a question that the client has not offered to answer.
         try:
             needs = needs_of(method, _read(params))
-        except MALFORMED:
+        except (AttributeError, *MALFORMED):
             needs = {}
         if not is_offered(needs, call.client.capabilities):
-            raise MissingCapability(needs, f'mount "{self.name}" asks for {method}, which this client does not offer')
-
-    async def _run_rounds(self, method: str, members: dict[str, Any], exchange: Exchange) -> Raw:
-        # A legacy client of a modern server: each question is a request to the client.
-        call = exchange.call
-        for number in range(MAX_ROUNDS):
-            raw = await self.send(method, members, Flight(exchange))
-            if b"_required" not in bytes(raw) or (asked := read_input_required(raw, method)) is None:
-                return raw
-            if asked.result_type != "input_required":
-                return raw
-            questions = dict(asked.input_requests or {})
-            answers: dict[str, Any] = self._own_answers(questions)
-            for key, question in questions.items():
-                needs = needs_of(question.method, _read(question.params))
-                if not is_offered(needs, call.client.capabilities):
-                    text = f'mount "{self.name}" asks for {question.method}, which this client does not offer'
-                    raise ToolError(text)
-                try:
-                    answers[key] = await self.ask_client(exchange, question.method, question.params)
-                except ProtocolError as error:
-                    raise ToolError(f"The client did not answer {question.method}: {error.message}") from None
-            members.pop("requestState", None)
-            if answers:
-                members["inputResponses"] = answers
-            else:
-                await asyncio.sleep(min(0.05 * 2**number, 2.0))
-            if asked.request_state is not None:
-                members["requestState"] = asked.request_state
-        raise ToolError(f'mount "{self.name}" asked for input {MAX_ROUNDS} times')
+            text = f'mount "{self.name}" asks for {method}, which this client does not offer'
+            raise MissingCapability(needs, text) if call.version.is_modern else ToolError(text)
 
     # ---------------------------------------------------------------------------- the legacy server
 

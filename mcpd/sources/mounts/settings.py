@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 HOPS = "mcpd/hops"
 """The member of `_meta` that counts the mounts that a request has passed."""
+MOST_HOPS = 8
 
 S = TypeVar("S", bound=Struct)
 

@@ -100,7 +100,7 @@ def shaped_result(raw: Raw, method: str, call: Call, version: Version, prefix: P
         return decode(raw, type=CallToolResult)  # this version has members that are made of others
     if method == "tools/call":
         return RawResult(raw=raw, is_error=b'"isError"' in bytes(raw) and _head(raw).is_error is True)
-    if METHODS[method].is_cacheable if method in METHODS else False:
+    if method in METHODS and METHODS[method].is_cacheable:
         head = _head(raw)
         return RawResult(raw=raw, cache_scope=head.cache_scope, ttl_ms=head.ttl_ms)
     return RawResult(raw=raw)
@@ -125,43 +125,38 @@ def _reshaped(raw: Raw, method: str, call: Call, version: Version, prefix: Prefi
             members[name] = _entries(_read(members[name]), call.version, version, prefix)
     if method == "tasks/get" and prefix.is_used and "result" in members:
         members["result"] = _reshaped(members["result"], "tools/call", call, version, prefix)
-    if prefix.is_used and "_meta" in members:
-        members["_meta"] = prefixed_meta(_read(members["_meta"]), prefix)
-
-    if call.version.is_modern and not version.is_modern:
-        members.setdefault("resultType", "complete")
-        if METHODS[method].is_cacheable if method in METHODS else False:
-            members.setdefault("ttlMs", 0)
-            members.setdefault("cacheScope", "private")
-        given = members.get("_meta")
-        known = _read(given) if isinstance(given, Raw) else given
-        own = _read(call.session.identity)
-        members["_meta"] = {**own, **known} if isinstance(known, dict) else own
-    elif not call.version.is_modern:
+    meta = _read(members["_meta"]) if "_meta" in members else None
+    meta = prefixed_meta(meta, prefix) if prefix.is_used else meta
+    known: dict[str, Any] = meta if isinstance(meta, dict) else {}
+    if not call.version.is_modern:
         for name in _MODERN_ONLY:
             members.pop(name, None)
-        meta = members.get("_meta")
-        known = _read(meta) if isinstance(meta, Raw) else meta
-        if isinstance(known, dict) and known.pop(SERVER_INFO, None) is not None:
-            members["_meta"] = known
-            if not known:
-                del members["_meta"]
-        _shape_structured(members, call.version)
+        known.pop(SERVER_INFO, None)
+        known |= _shape_structured(members, call.version)
+    elif not version.is_modern:
+        members.setdefault("resultType", "complete")
+        if method in METHODS and METHODS[method].is_cacheable:
+            members.setdefault("ttlMs", 0)
+            members.setdefault("cacheScope", "private")
+        known = {**_read(call.session.identity), **known}
+    if known:
+        members["_meta"] = known
+    elif isinstance(meta, dict):
+        members.pop("_meta", None)
     return Raw(encode(members))
 
 
-def _shape_structured(members: dict[str, Any], version: Version) -> None:
-    # Older versions have no structured content, or only objects.
+def _shape_structured(members: dict[str, Any], version: Version) -> dict[str, Any]:
+    # Older versions have no structured content, or only objects. Returns what this adds to `_meta`.
     content = members.get("structuredContent")
     if content is None:
-        return
+        return {}
     if table.LEGACY.index(version.name) < _STRUCTURED:
         del members["structuredContent"]
     elif not is_object(content):
-        meta = members.get("_meta")
-        known = _read(meta) if isinstance(meta, Raw) else meta
         members["structuredContent"] = {"result": content}
-        members["_meta"] = {**(known if isinstance(known, dict) else {}), "fastmcp": {"wrap_result": True}}
+        return {"fastmcp": {"wrap_result": True}}
+    return {}
 
 
 _STRUCTURED = table.LEGACY.index("2025-06-18")

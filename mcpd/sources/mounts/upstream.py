@@ -41,7 +41,7 @@ from mcpd.protocol.types.features import Prompt, Resource, ResourceTemplate, Too
 from mcpd.protocol.versions import table
 from mcpd.protocol.versions.table import SUPPORTED, Version
 from . import manifest
-from .settings import MountSettings, hops_of
+from .settings import MOST_HOPS, MountSettings, hops_of
 
 if TYPE_CHECKING:
     from mcpd.client.connection import ClientConnection
@@ -61,7 +61,6 @@ MOST_FAILURES, _FAILURES_SECONDS = 5, 60.0
 MOST_INSTANCES = 32
 # How long an instance whose client left during its start may be idle, before it ends.
 _LEFT_SECONDS = 1.0
-MOST_HOPS = 8
 MOST_USERS = 256
 PATIENCE_SECONDS = 2.0
 """How long a question to an unknown client may keep the calls of others waiting."""
@@ -320,7 +319,7 @@ class Upstream:
 
     async def connection(self, exchange: Exchange | None = None) -> Connection:
         """Return an open instance for the client of a request. Raises Unavailable."""
-        from .trust import sender  # a start with a manifest needs none of it
+        from .opening import sender  # a start with a manifest needs none of it
 
         sender.set(exchange)
         found = self._open.get(self._key(exchange))
