@@ -77,7 +77,7 @@ class Prefix:
         return _without_prefix(f"{self._server}+", uri)
 
     def tool(self, tool: Tool) -> Tool:
-        return replace(tool, name=self.name(tool.name), meta=self._meta(tool.meta))
+        return replace(tool, name=self.name(tool.name), meta=self.meta(tool.meta))
 
     def content(self, block: T) -> T:
         if isinstance(block, ResourceLink | TextResourceContents | BlobResourceContents):
@@ -88,8 +88,9 @@ class Prefix:
             return {**block, "uri": self.uri(uri)}  # type: ignore[return-value]
         return block
 
-    def _meta(self, meta: dict[str, Any] | None) -> dict[str, Any] | None:
-        if not meta or not self.is_used:
+    def meta(self, meta: Any) -> Any:
+        """Return `_meta` with the URI of its MCP App in the group, nested and flat."""
+        if not isinstance(meta, dict) or not self.is_used:
             return meta
         found = dict(meta)
         shown, flat = found.get("ui"), found.get("ui/resourceUri")

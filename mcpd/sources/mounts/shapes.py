@@ -125,8 +125,7 @@ def _reshaped(raw: Raw, method: str, call: Call, version: Version, prefix: Prefi
             members[name] = _entries(_read(members[name]), call.version, version, prefix)
     if method == "tasks/get" and prefix.is_used and "result" in members:
         members["result"] = _reshaped(members["result"], "tools/call", call, version, prefix)
-    meta = _read(members["_meta"]) if "_meta" in members else None
-    meta = prefixed_meta(meta, prefix) if prefix.is_used else meta
+    meta = prefix.meta(_read(members["_meta"])) if "_meta" in members else None
     known: dict[str, Any] = meta if isinstance(meta, dict) else {}
     if not call.version.is_modern:
         for name in _MODERN_ONLY:
@@ -211,19 +210,6 @@ def _prefixed_block(block: dict[str, Any], prefix: Prefix) -> dict[str, Any]:
         found["uri"] = prefix.uri(uri)
     if isinstance(resource := found.get("resource"), dict):
         found["resource"] = _prefixed_block(resource, prefix)
-    return found
-
-
-def prefixed_meta(meta: Any, prefix: Prefix) -> Any:
-    """Return `_meta` with the URI of its MCP App in the group, nested and flat."""
-    if not isinstance(meta, dict):
-        return meta
-    found = dict(meta)
-    shown, flat = found.get("ui"), found.get("ui/resourceUri")
-    if isinstance(shown, Mapping) and isinstance(uri := shown.get("resourceUri"), str):
-        found["ui"] = {**shown, "resourceUri": prefix.uri(uri)}
-    if isinstance(flat, str):
-        found["ui/resourceUri"] = prefix.uri(flat)
     return found
 
 
