@@ -146,6 +146,7 @@ class Connection(Protocol):
     state: HttpState
     transport: asyncio.Transport
     paused: asyncio.Event | None
+    is_reading_paused: bool
 
     def write(self, data: bytes) -> None:
         """Write a part of a response."""
@@ -178,7 +179,8 @@ class Exchange(Struct, eq=False):
     is_started: bool = False
     is_complete: bool = False
     departure: Departure | None = None
-    _has_news: bool = False
+    has_news: bool = False
+    """Something has arrived since the last `receive`."""
     # Created when the application waits: most requests arrive whole.
     _event: asyncio.Event | None = None
     _head: bytes = b""
@@ -186,7 +188,7 @@ class Exchange(Struct, eq=False):
 
     def notify(self) -> None:
         """Wake the application: more of the body arrived, the client has left, or the response is complete."""
-        self._has_news = True
+        self.has_news = True
         if self._event is not None:
             self._event.set()
         if self.departure is not None:
@@ -218,13 +220,14 @@ class Exchange(Struct, eq=False):
             self.waits_to_continue = False
 
         if not (self.is_gone or self.is_complete):
-            connection.resume_reading()
-            if not self._has_news:
+            if connection.is_reading_paused:
+                connection.resume_reading()
+            if not self.has_news:
                 if self._event is None:
                     self._event = asyncio.Event()
                 self._event.clear()
                 await self._event.wait()
-            self._has_news = False
+            self.has_news = False
 
         if self.is_gone or self.is_complete:
             return {"type": "http.disconnect"}
@@ -287,5 +290,6 @@ class Exchange(Struct, eq=False):
         self._connection.write(head + body)
         if not more:
             self.is_complete = True
-            self.notify()
+            if self._event is not None or self.departure is not None:
+                self.notify()
             self._connection.answered(self)

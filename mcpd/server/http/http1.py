@@ -75,7 +75,7 @@ class Http1Protocol(asyncio.Protocol):
         # The data that is parsed now.
         self._data = b""
         self._has_other_upgrade = False
-        self._is_reading_paused = False
+        self.is_reading_paused = False
         self.paused: asyncio.Event | None = None
         """Exists while the client does not read; set when it continues."""
         # The share of the memory budget that unread responses take.
@@ -273,7 +273,8 @@ class Http1Protocol(asyncio.Protocol):
         exchange.body += body
         if len(exchange.body) > _MOST_UNREAD:
             self._pause_reading()
-        exchange.notify()
+        if exchange.is_begun:
+            exchange.notify()
 
     def on_message_complete(self) -> None:
         """The request is complete."""
@@ -282,9 +283,11 @@ class Http1Protocol(asyncio.Protocol):
         self._head_bytes = 0
         if self._timer is not None:
             self._cancel_timer()
-        if self._newest is not None and not self._newest.is_complete:
-            self._newest.more_body = False
-            self._newest.notify()
+        exchange = self._newest
+        if exchange is not None and not exchange.is_complete:
+            exchange.more_body = False
+            if exchange.is_begun:
+                exchange.notify()
 
     def _stop(self, refusal: Refusal) -> None:
         self._refuse(refusal)
@@ -330,6 +333,7 @@ class Http1Protocol(asyncio.Protocol):
         if exchange.is_begun or exchange.is_gone:
             return
         exchange.is_begun = True
+        exchange.has_news = bool(exchange.body) or not exchange.more_body
         answer, context = exchange.run(self._app), self.state.context
         if sys.version_info >= (3, 12):
             task = asyncio.Task(answer, loop=self._loop, eager_start=True, context=context.copy(), name="mcpd-request")
@@ -356,7 +360,8 @@ class Http1Protocol(asyncio.Protocol):
             return
 
         self._answering = self._queue.pop(0) if self._queue else None
-        self.resume_reading()
+        if self.is_reading_paused:
+            self.resume_reading()
         if self._answering is not None:
             # Not inside the task of this request: one read may bring thousands of requests, which would be nested.
             self._loop.call_soon(self._begin, self._answering)
@@ -455,14 +460,14 @@ class Http1Protocol(asyncio.Protocol):
     # -- flow and time -------------------------------------------------------------------
 
     def _pause_reading(self) -> None:
-        if not self._is_reading_paused:
-            self._is_reading_paused = True
+        if not self.is_reading_paused:
+            self.is_reading_paused = True
             self.transport.pause_reading()
 
     def resume_reading(self) -> None:
         """Continue to read: the application consumes the body."""
-        if self._is_reading_paused and len(self._queue) < _MOST_PIPELINED:
-            self._is_reading_paused = False
+        if self.is_reading_paused and len(self._queue) < _MOST_PIPELINED:
+            self.is_reading_paused = False
             self.transport.resume_reading()
 
     def _set_timer(self, delay: float) -> None:

@@ -61,9 +61,10 @@ class HttpSession:
     is_multiplexed = False
     connection: ServerConnection
 
-    __slots__ = ("_held", "_latest", "_new_streams", "_next_stream", "_streams", "busy", "connection", "id",
+    __slots__ = ("_held", "_latest", "_new_streams", "_next_stream", "_streams", "connection", "id",
                  "forward", "is_doubtful", "listening", "owner", "principal", "received", "replies", "request_prefix",
-                 "sealed", "stopped", "stream_node", "touched", "user")  # fmt: skip
+                 "sealed", "stopped", "stream_node", "streaming",
+                 "touched", "user")  # fmt: skip
 
     def __init__(self, id: str, principal: str, new_streams: Callable[[str], ResumableStreams]) -> None:
         self.id = id
@@ -81,8 +82,8 @@ class HttpSession:
         """The client behind the session, for per-client limits."""
         self.user: Principal = ANONYMOUS
         """The principal that initialized the session. Later requests have the same one, possibly with other scopes."""
-        self.busy = 0
-        """The number of HTTP requests whose client waits; without any, the session is idle."""
+        self.streaming = 0
+        """The number of GETs whose client reads an event stream."""
         self.touched = 0.0
         self.sealed: SharedState | None = None
         """The state that other processes know, if sessions are shared."""
@@ -118,36 +119,27 @@ class HttpSession:
             self.replies = None
         self.connection.session.release_memory()
 
-    def keep_busy(self) -> Callable[[], None]:
-        """Keep the session from being idle until the returned function is called. That is safe to call twice.
+    @property
+    def busy(self) -> int:
+        """The number of HTTP requests whose client waits; without any, the session is idle.
 
-        It is called when the response is sent, or the client has left: its call continues, because the client may
-        return, but does not keep the session alive.
+        The call of a client that has left continues, because the client may return, but keeps no session alive.
         """
-        self.busy += 1
-        waiting = [self]
+        return self.streaming + sum(reply.is_awaited for reply in set((self.replies or {}).values()))
 
-        def end() -> None:
-            if waiting:
-                waiting.pop().busy -= 1
-
-        return end
-
-    def expect(self, ids: Iterable[Id], reply: Reply) -> list[Id]:
-        """Send the messages of these requests on their reply. Returns the ids of those that have no other reply."""
+    def expect(self, ids: Iterable[Id], reply: Reply) -> None:
+        """Send the messages of these requests on their reply."""
         replies = self.replies = self.replies or {}
-        own = []
         for request_id in ids:
-            if request_id not in replies:
-                replies[request_id] = reply
-                own.append(request_id)
-        return own
+            replies[request_id] = reply
 
-    def forget(self, ids: Iterable[Id]) -> None:
-        """Drop the replies of requests that are answered."""
+    def forget(self, ids: Iterable[Id], reply: Reply) -> None:
+        """Drop the reply of requests that are answered. A cancelled call may end after its id was used again."""
+        self._latest = None  # it would keep the memory of a stream
+        replies = self.replies or {}
         for request_id in ids:
-            if self.replies:
-                self.replies.pop(request_id, None)
+            if replies.get(request_id) is reply:
+                del replies[request_id]
 
     @property
     def is_listening(self) -> bool:
@@ -278,8 +270,4 @@ class HttpSession:
     def leave(self, stream: ResumableStream) -> None:
         """Remove a GET stream that has lost its connection."""
         self.listening = tuple(each for each in self.listening if each is not stream)
-        self.forget_latest()
-
-    def forget_latest(self) -> None:
-        """Drop the reference to the stream that was written last, which would keep its memory."""
         self._latest = None

@@ -10,9 +10,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections.abc import Coroutine
+from collections.abc import Iterable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from mcpd.errors import InvalidRequest, ParseError, ProtocolError, UnsupportedVersion
 from mcpd.protocol.budget import OVER
@@ -122,7 +122,7 @@ class LegacyEndpoint:
             request.watch.begin(connection)
         self.sessions.touch(session)
 
-        if isinstance(message, (Notification, Response, Failure)):
+        if not isinstance(message, (Request, list)):
             status = None if self.sessions.nodes is None else await self.sessions.nodes.takes(session, message)
             if status is None:
                 if not connection.receive_message(message):
@@ -133,23 +133,18 @@ class LegacyEndpoint:
             await request.answer_empty(202)
             return
 
-        on_left = session.keep_busy()
-        reply = Reply(request, session.new_stream, self._core.keep_alive, on_left)
+        reply = Reply(request, session.new_stream, self._core.keep_alive)
+        answer = self._answer_request if isinstance(message, Request) else self._answer_batch
         try:
-            await self._answer(connection, reply, message, session)
+            await answer(connection, reply, message, session)  # type: ignore[arg-type]
         finally:
             reply.stop()
-            session.forget_latest()
-            on_left()
-            if self.sessions.has(session):
-                self.sessions.touch(session)
 
-    def _answer(
-        self, connection: ServerConnection, reply: Reply, message: Request | Parts, session: HttpSession | None = None
-    ) -> Coroutine[Any, Any, None]:
-        if isinstance(message, Request):
-            return self._answer_request(connection, reply, message, session)
-        return self._answer_batch(connection, reply, message, session)
+    def _ended(self, session: HttpSession, ids: Iterable[Id], reply: Reply) -> None:
+        # The calls of a POST have ended. Long ones have kept their session from being idle.
+        session.forget(ids, reply)
+        if reply.has_waited and self.sessions.has(session):
+            self.sessions.touch(session)
 
     async def _post_alone(self, request: HttpRequest, message: Message | Parts, version: Version) -> None:
         # Handle a message without a session.
@@ -166,15 +161,16 @@ class LegacyEndpoint:
             request.watch.begin(connection)
         core.open.add(connection)
 
+        answer = self._answer_request if isinstance(message, Request) else self._answer_batch
         try:
-            await self._answer(connection, reply, message)
+            await answer(connection, reply, message)  # type: ignore[arg-type]
         finally:
             reply.stop()
             core.open.discard(connection)
             connection.closed()  # nothing follows, not even after a batch
 
     async def _answer_request(
-        self, connection: ServerConnection, reply: Reply, message: Request, session: HttpSession | None
+        self, connection: ServerConnection, reply: Reply, message: Request, session: HttpSession | None = None
     ) -> None:
         try:
             call = connection.session.receive_request(message, reply.request.charge)
@@ -184,12 +180,13 @@ class LegacyEndpoint:
             await reply.finish(frame, 400 if isinstance(error, (ParseError, InvalidRequest)) else 200)
             return
 
-        own = [] if session is None else session.expect([call.id], reply)
+        if session is not None:
+            session.expect((call.id,), reply)
         try:
             answer = await connection.answer(call, reply.watch_for_disconnect)
         finally:
             if session is not None:
-                session.forget(own)
+                self._ended(session, (call.id,), reply)
 
         if call.denied is not None and reply.is_empty:
             raise Refused(self._core.deny(reply.request, call.denied))
@@ -209,7 +206,7 @@ class LegacyEndpoint:
         await reply.finish(answer)
 
     async def _answer_batch(
-        self, connection: ServerConnection, reply: Reply, parts: Parts, session: HttpSession | None
+        self, connection: ServerConnection, reply: Reply, parts: Parts, session: HttpSession | None = None
     ) -> None:
         # Answer a batch with an array, or 202 if it has no request. Spec: 2025-03-26 basic/transports.
         try:
@@ -230,7 +227,8 @@ class LegacyEndpoint:
 
         done: asyncio.Future[bytes | None] = asyncio.get_running_loop().create_future()
         ids = [part.id for part in parts if isinstance(part, Request)]
-        own = [] if session is None else session.expect(ids, reply)
+        if session is not None:
+            session.expect(ids, reply)
         try:
             connection.receive_batch(parts, partial(settle, done))
             if not done.done():
@@ -238,7 +236,7 @@ class LegacyEndpoint:
             answer = await done
         finally:
             if session is not None:
-                session.forget(own)
+                self._ended(session, ids, reply)
 
         if session is not None:
             try:
@@ -296,11 +294,11 @@ class LegacyEndpoint:
             nodes.following.end(followed)
             raise Refused(_ALL_SENT)
         else:
-            on_left = session.keep_busy()
+            session.streaming += 1
             try:
                 await nodes.following.serve(request, followed, missed)
             finally:
-                on_left()
+                session.streaming -= 1
 
     async def _serve_stream(
         self, session: HttpSession, request: HttpRequest, stream: ResumableStream, missed: list[bytes]
@@ -331,7 +329,7 @@ class LegacyEndpoint:
 
         self._core.keep_alive.add(response)
         expiry = at_expiry(request.user, lambda: self._core.spawn(response.end()))
-        on_left = session.keep_busy()
+        session.streaming += 1
         self.sessions.touch(session)
         try:
             await departed(request)
@@ -340,7 +338,7 @@ class LegacyEndpoint:
                 expiry.cancel()
             response.close()
             self._core.keep_alive.discard(response)
-            on_left()
+            session.streaming -= 1
             if stream.response is response:
                 stream.response = None
                 session.leave(stream)

@@ -32,6 +32,8 @@ class Reply(Struct, eq=False):
     _keep_alive: KeepAlive
     on_left: Callable[[], object] | None = None
     """Called if the client leaves before the end."""
+    has_waited: bool = False
+    """Whether the call had to wait for something."""
     stream: ResumableStream | None = None
     """The event stream, if the reply has become one."""
     _early: list[bytes] = []
@@ -87,6 +89,7 @@ class Reply(Struct, eq=False):
     def watch_for_disconnect(self) -> None:
         """Watch the client while the call runs."""
         loop = asyncio.get_running_loop()
+        self.has_waited = True
         self._keep_alive.add(self)
         self._watcher = on_departure(self.request, self._left)
         if self._early:
@@ -96,6 +99,11 @@ class Reply(Struct, eq=False):
     def is_stream(self) -> bool:
         """Whether the client reads an event stream here."""
         return self._own is not None and not self._is_disconnected
+
+    @property
+    def is_awaited(self) -> bool:
+        """Whether the client has not left its POST."""
+        return not self._is_disconnected
 
     @property
     def is_away(self) -> bool:
