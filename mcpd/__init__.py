@@ -109,6 +109,12 @@ if TYPE_CHECKING:
         sample as sample,
     )
     from mcpd.server.extensions.catalogue import Catalogue as Catalogue
+    from mcpd.server.extensions.events.declare import (
+        Batch as Batch,
+        EventContext as EventContext,
+        Found as Found,
+    )
+    from mcpd.server.extensions.events.settings import Events as Events
     from mcpd.server.extensions.tasks.authors import TaskInfo as TaskInfo
     from mcpd.server.extensions.tasks.settings import TaskSettings as TaskSettings
     from mcpd.server.extensions.ui.results import (
@@ -179,6 +185,8 @@ _NAMES = {
     "mcpd.server.context.forms": ("choices",),
     "mcpd.server.context.questions": ("Answer", "elicit_form", "elicit_url", "list_roots", "sample"),
     "mcpd.server.extensions.catalogue": ("Catalogue",),
+    "mcpd.server.extensions.events.declare": ("Batch", "EventContext", "Found"),
+    "mcpd.server.extensions.events.settings": ("Events",),
     "mcpd.server.extensions.tasks.authors": ("TaskInfo",),
     "mcpd.server.extensions.tasks.settings": ("TaskSettings",),
     "mcpd.server.extensions.ui.results": ("ViewResult", "view_result"),

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import Literal, TypeAlias
 
 # The kind of sealed data. Each purpose has its own key, so data sealed for one cannot be opened for another.
-Purpose: TypeAlias = 'Literal["session", "state", "bus", "nonce"]'
+Purpose: TypeAlias = 'Literal["session", "state", "bus", "nonce", "events", "cursor"]'
 
 
 class StateKeys:

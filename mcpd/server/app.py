@@ -27,9 +27,11 @@ from .entries import prompt_entry, resource_entry, text_entry, tool_entry
 from .metadata import check_options, decorate, one_authenticator
 
 if TYPE_CHECKING:
+    from mcpd.protocol.principal import Principal
     from mcpd.server.backplane.base import Backplane
     from mcpd.server.context.context import Context
     from mcpd.server.context.exchange import Exchange
+    from mcpd.server.extensions.events.extension import EventsExtension
     from mcpd.server.extensions.options import AppOptions
     from mcpd.server.extensions.tasks.authors import ServerTasks
     from mcpd.server.extensions.tasks.extension import TasksExtension
@@ -44,7 +46,15 @@ if TYPE_CHECKING:
     from mcpd.server.registry.rules import Component, VisibilityRule
     from mcpd.transports.authentication import Authenticator, Protection
     from .http import HttpApp, HttpSettings
-    from .options import MountOptions, OpenApiOptions, RunOptions, ToolOptions
+    from .options import (
+        EmitOptions,
+        EventDecorator,
+        EventOptions,
+        MountOptions,
+        OpenApiOptions,
+        RunOptions,
+        ToolOptions,
+    )
 
 log = logging.getLogger("mcpd")
 
@@ -52,6 +62,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 M = TypeVar("M", bound="Middleware")
 R = TypeVar("R", bound="VisibilityRule")
 
+_EVENTS = "io.modelcontextprotocol/events"
 _KINDS: tuple[Kind, ...] = ("tools", "resources", "prompts")
 
 
@@ -69,7 +80,8 @@ class Server(ServerCore):
     are notified of connections, calls and frames. `auth` is an object from `mcpd.auth` such as `Jwt(issuer=…)`;
     alternatively `authenticate(headers)` (`def` or `async def`) returns a `Principal` or a `Refusal` within
     `authenticate_timeout` seconds. Servers that share a `change_bus` notify their clients of each other's changes.
-    `attach` says what clients have in common that share a daemon (`mcpd serve --stdio --attach`).
+    `attach` says what clients have in common that share a daemon (`mcpd serve --stdio --attach`). `events` are the
+    settings of event types (`event`).
 
     For MCP Apps: `apps` is "auto" (clients that offer them), "always" or "never". `strict_model_list` leaves tools that
     only Views may call out of `tools/list`, although clients with MCP Apps can call them.
@@ -227,6 +239,67 @@ class Server(ServerCore):
             return function
 
         return register
+
+    # -- events ------------------------------------------------------------------------------
+
+    @property
+    def _events(self) -> EventsExtension:
+        extension = self.extensions.get(_EVENTS)
+        if extension is None:
+            from mcpd.server.extensions.events.extension import EventsExtension  # few servers have events
+
+            extension = EventsExtension(self._event_settings)
+            self.add_extension(extension)
+        return cast("EventsExtension", extension)
+
+    @collects
+    def event(self, name: str, *, payload: Any = dict[str, Any], **options: Unpack[EventOptions]) -> EventDecorator:
+        """Register a type of event: `@server.event("incident.created", payload=Incident)`.
+
+        The first parameter of the function is the payload, the others are what clients subscribe with. It runs for
+        each subscriber and returns True (the event is for it), False, or another payload for it; with a docstring
+        alone every subscriber gets every event. `ctx: EventContext` has the subscriber. The result has `emit`,
+        `authorize`, `subscribed` and `unsubscribed`.
+
+        `on` names arguments that must equal the payload's field of that name, which is fast for many subscribers.
+        `delivery` are some of webhook, push and poll. `visible` is a function (ctx) that says who sees the type.
+        `replay=False` keeps no events for clients that return. With `channel=True` its events are also put into
+        running conversations; a function (payload) makes their text. Raises RegistrationError. Spec: SEP-3415.
+        """
+        return self._events.declaring(name, payload, options)
+
+    @collects
+    def event_source(
+        self, name: str, *, payload: Any = dict[str, Any], every: float = 30.0, **options: Unpack[EventOptions]
+    ) -> EventDecorator:
+        """Register a type of event that another system keeps: `@server.event_source("mail.received", payload=Mail)`.
+
+        The function takes the last cursor (None: only return one), and the arguments of the subscription, and returns
+        a `Batch`. It runs every `every` seconds for all subscribers with the same arguments; with `private=True` for
+        each user apart. Raises RegistrationError.
+        """
+        return self._events.declaring(name, payload, options, every)
+
+    def remove_event(self, name: str) -> bool:
+        """Remove a type of event, and end its subscriptions. Returns False for an unknown name."""
+        return self._events.remove(name)
+
+    def emit(self, name: str, payload: Any, **options: Unpack[EmitOptions]) -> str:
+        """Tell the subscribers of an event, and return its id. Never waits. Safe to call from any thread.
+
+        `id` is the id that the event has elsewhere, and `timestamp` when it happened. With `to` only this user gets it,
+        with `subscription` only this webhook subscription. Raises ValueError for a payload that does not fit the type,
+        and KeyError for an unknown type.
+        """
+        return self._events.emit(name, payload, **options)
+
+    async def flush(self) -> None:
+        """Wait until all events that were emitted are on their way, for tests and before the end."""
+        await self._events.hub.flush()
+
+    async def revoke(self, principal: Principal | str) -> None:
+        """Ask again whether a user may have its events, because its rights have changed."""
+        await self._events.hub.revoke(principal)
 
     # -- dependencies and sources ------------------------------------------------------------
 

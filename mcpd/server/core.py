@@ -32,9 +32,11 @@ if TYPE_CHECKING:
     from mcpd.protocol.channel import Channel
     from mcpd.protocol.observer import Observer
     from mcpd.protocol.session import SessionHooks
+    from mcpd.protocol.state_keys import StateKeys
     from mcpd.protocol.wire.headers import Mirror
     from mcpd.server.backplane.base import ChangeBus
     from mcpd.server.context.request_state import RequestStateCodec
+    from mcpd.server.extensions.events.settings import Events
     from mcpd.server.extensions.options import BuiltInOptions
     from mcpd.server.http.core import Identify
     from mcpd.server.registry.caching import CacheableMethod, CacheHint
@@ -80,6 +82,7 @@ class ServerCore:
         authenticate_timeout: float = 10.0,
         change_bus: ChangeBus | None = None,
         attach: Attach | None = None,
+        events: Events | None = None,
         **extension_options: Unpack[BuiltInOptions],
     ) -> None:
         if page_size < 1 or max_in_flight < 1 or not authenticate_timeout > 0:
@@ -89,6 +92,7 @@ class ServerCore:
         )
         self.authenticate = one_authenticator(auth, authenticate)
         self.authenticate_timeout, self.max_in_flight, self.attach = authenticate_timeout, max_in_flight, attach
+        self._event_settings = events
         self.heartbeat, self._max_frame_bytes = HEARTBEAT, MAX_FRAME_BYTES
         self.catalog = Catalog(self.identity, instructions, page_size)
         self.catalog.shows_errors = show_errors
@@ -124,6 +128,15 @@ class ServerCore:
     def name(self) -> str:
         """The server's name, as clients see it."""
         return self.identity.name
+
+    @property
+    def state_keys(self) -> StateKeys:
+        """The secret keys that all processes of this service share; none if nobody gave any."""
+        return self._state_keys
+
+    def each_connection(self, step: Callable[[ServerConnection], object]) -> None:
+        """Call a function with each connection that lasts, on the thread of its loop."""
+        self._connections.for_each(step)
 
     # -- extensions --------------------------------------------------------------------------
 

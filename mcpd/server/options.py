@@ -1,13 +1,16 @@
-"""The options of `Server.run`, `Server.tool` and `Server.mount`, for type checkers; unused at run time."""
+"""The options of methods of `Server` such as `run`, `tool` and `event`, for type checkers; unused at run time."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from datetime import datetime
 from os import PathLike
 from socket import socket
-from typing import Any, Literal, TypedDict
+from typing import Any, Literal, Protocol, TypedDict
 
 from mcpd.protocol.channel import Listener, Overseer
+from mcpd.protocol.principal import Principal
+from mcpd.server.extensions.events.declare import EventContext, EventKind
 from mcpd.server.extensions.options import BuiltInServeOptions, BuiltInToolOptions
 from mcpd.server.registry.options import DescribedTool
 from mcpd.transports.authentication import Protection
@@ -97,3 +100,32 @@ class OpenApiOptions(TypedDict, total=False):
     timeout: float
     max_bytes: int
     output_schemas: bool
+
+
+class EventOptions(TypedDict, total=False):
+    """The options of `Server.event` and `Server.event_source`."""
+
+    delivery: Collection[str]
+    on: str | Collection[str]
+    visible: Callable[[EventContext], Any]
+    description: str
+    replay: bool
+    channel: bool | Callable[[Any], str]
+    private: bool
+    meta: dict[str, Any]
+
+
+class EmitOptions(TypedDict, total=False):
+    """The options of `Server.emit`."""
+
+    id: str
+    timestamp: str | float | datetime
+    to: Principal | str
+    subscription: str
+
+
+class EventDecorator(Protocol):
+    """What `@server.event(…)` does to a function."""
+
+    def __call__(self, function: Callable[..., Any], /) -> EventKind:
+        """Register the function, and return the type of event."""

@@ -45,6 +45,8 @@ OPTIONS = (
     "mcpd.server.extensions.options:BuiltInServeOptions",
     "mcpd.server.extensions.options:BuiltInToolOptions",
     "mcpd.server.options:ToolOptions",
+    "mcpd.server.options:EmitOptions",
+    "mcpd.server.options:EventOptions",
     "mcpd.server.options:MountOptions",
     "mcpd.server.options:RunOptions",
     "mcpd.server.options:OpenApiOptions",

@@ -45,7 +45,9 @@ OLDEST, FIRST_WITH_SCHEMA, NEWEST = VERSIONS[0], VERSIONS[1], VERSIONS[-1]
 LEGACY = VERSIONS[:-1]
 NEWEST_LEGACY = LEGACY[-1]
 
-FOREIGN = ("com.example/", "skills/", "resources/directory/")
+FOREIGN = (
+    "com.example/", "skills/", "resources/directory/", "events/", "notifications/events/", "notifications/claude/",
+)  # fmt: skip
 """How methods of extensions begin, of which the protocol's schemas know nothing."""
 
 SPEC = Path(__file__).resolve().parents[3] / "shared" / "spec"
@@ -384,6 +386,10 @@ def _close_all(version: str, definitions: dict[str, Any]) -> dict[str, Any]:
             closed[name]["properties"]["extensions"] = {"type": "object", "additionalProperties": {"type": "object"}}
         for name in ("Tool", "Resource", "ResourceTemplate", "TextResourceContents", "BlobResourceContents"):
             closed[name]["properties"].setdefault("_meta", _APPS_META)
+    # Clients in the field read this member of the events extension (EVT-003), which no version has.
+    closed["ServerCapabilities"]["properties"]["events"] = {"type": "object"}
+    if "SubscriptionFilter" in closed:
+        closed["SubscriptionFilter"]["properties"]["eventsListChanged"] = {"type": "boolean"}
     return closed
 
 

@@ -153,6 +153,7 @@ class ServerCapabilities(Wire, kw_only=True):
     resources: ResourcesCapability | None = None
     tools: ListChanged | None = None
     tasks: dict[str, Any] | None = None
+    events: dict[str, Any] | None = None
     experimental: dict[str, Any] | None = None
     extensions: dict[str, Any] | None = None
 

@@ -215,6 +215,7 @@ class SubscriptionFilter(Wire, kw_only=True):
     tools_list_changed: bool = False
     prompts_list_changed: bool = False
     resources_list_changed: bool = False
+    events_list_changed: bool = False
     resource_subscriptions: list[str] | None = None
     task_ids: list[str] | None = None
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Literal, Protocol, TypeAlias
 
-Kind: TypeAlias = Literal["tools", "prompts", "resources"]
+Kind: TypeAlias = Literal["tools", "prompts", "resources", "events"]
 
 
 class Subscriber(Protocol):

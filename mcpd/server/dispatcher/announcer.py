@@ -54,13 +54,14 @@ class Announcer:
 
     def notify(self, kind: Kind, uri: str | None) -> None:
         """Notify the clients of this server that a list has changed or, if `uri` is given, a resource."""
-        self._for_each(lambda connection: connection.subscriptions.notify(kind, uri))
+        self.for_each(lambda connection: connection.subscriptions.notify(kind, uri))
 
     def missed(self) -> None:
         """Notify the clients of all resources that they watch: messages of a bus may have been lost."""
-        self._for_each(lambda connection: connection.subscriptions.missed())
+        self.for_each(lambda connection: connection.subscriptions.missed())
 
-    def _for_each(self, step: Callable[[ServerConnection], None]) -> None:
+    def for_each(self, step: Callable[[ServerConnection], object]) -> None:
+        """Call a function with each connection, on the thread of its loop."""
         for connection in list(self._connections):
             try:
                 connection.loop.call_soon_threadsafe(step, connection)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _LEAST = 1e-9
 
 # A subscription lasts for hours by design, and its stream has no notifications but those that the client chose.
-_SUBSCRIPTIONS = "subscriptions/listen"
+_SUBSCRIPTIONS = ("subscriptions/listen", "events/stream")
 
 
 class Connection(Peer, Protocol):
@@ -93,7 +93,7 @@ class Heartbeats:
 
 def has_token(call: Call) -> bool:
     """Return whether the client wants progress of this call."""
-    return call.meta is not None and call.meta.progress_token is not None and call.method != _SUBSCRIPTIONS
+    return call.meta is not None and call.meta.progress_token is not None and call.method not in _SUBSCRIPTIONS
 
 
 def rise(params: ProgressParams, call: Call) -> None:

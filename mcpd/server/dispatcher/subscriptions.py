@@ -33,6 +33,7 @@ class _Subscription:
             "tools": wanted.tools_list_changed,
             "prompts": wanted.prompts_list_changed,
             "resources": wanted.resources_list_changed,
+            "events": wanted.events_list_changed,
         }
         # Thousands of these may be open at once: a set takes 216 bytes even if it is empty.
         self.lists = tuple(kind for kind, is_wanted in flags.items() if is_wanted)
@@ -71,6 +72,14 @@ class Subscriptions:
             del self._listeners[call.id]
         return ListenResult(meta={SUBSCRIPTION_ID: call.id})
 
+    def keep(self, call: Call, ended: asyncio.Future[None]) -> None:
+        """Let `end_all` end another kind of subscription too, by setting `ended`."""
+        self._listeners[call.id] = _Subscription(call, SubscriptionFilter(), ended)
+
+    def drop(self, call: Call) -> None:
+        """Forget a subscription that was kept."""
+        self._listeners.pop(call.id, None)
+
     def end_all(self) -> None:
         """End all subscriptions: each receives its result, then on a shared channel a cancellation.
 
@@ -79,7 +88,7 @@ class Subscriptions:
         for listener in self._listeners.values():
             if not listener.ended.done():
                 listener.ended.set_result(None)
-                if self._channel.is_multiplexed:
+                if self._channel.is_multiplexed and listener.call.method == "subscriptions/listen":
                     listener.ended.get_loop().call_soon(self._send_cancelled, listener.call)
 
     def _send_cancelled(self, call: Call) -> None:

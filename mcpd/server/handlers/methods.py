@@ -88,8 +88,11 @@ def _capabilities(catalog: Catalog, exchange: Exchange) -> ServerCapabilities:
     keeps = not exchange.call.session.opening.is_stateless
     changes = ListChanged(list_changed=keeps)
     tasks = None if catalog.tasks is None else catalog.tasks.capabilities_for(exchange, extensions)
+    events = None if catalog.events is None else catalog.events.capabilities_for(exchange, extensions)
     return ServerCapabilities(
         tasks=tasks,
+        events=events,
+        experimental=None if catalog.events is None else catalog.events.experimental,
         logging={} if keeps else None,
         completions={} if "completions" in offers else None,
         prompts=changes if "prompts" in offers else None,
@@ -232,6 +235,7 @@ def listen(catalog: Catalog, exchange: Exchange, params: ListenParams) -> Corout
         tools_list_changed=wanted.tools_list_changed and "tools" in catalog.offers,
         prompts_list_changed=wanted.prompts_list_changed and "prompts" in catalog.offers,
         resources_list_changed=wanted.resources_list_changed and "resources" in catalog.offers,
+        events_list_changed=wanted.events_list_changed and "events" in catalog.offers,
         resource_subscriptions=uris if "resources" in catalog.offers else None,
     )
     if wanted.task_ids is not None and catalog.tasks is not None:

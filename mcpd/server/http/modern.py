@@ -215,7 +215,7 @@ class ModernEndpoint:
             return
 
         core = self._core
-        is_listening = message.method == "subscriptions/listen"
+        is_listening = message.method in ("subscriptions/listen", "events/stream")
 
         reply = Reply(request, ResumableStream, core.keep_alive)
         connection = core.connect(reply, core.opening(request, self._newest, subscribes=is_listening))

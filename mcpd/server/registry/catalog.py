@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from .prompts import Completer
     from .rules import Condition, Needs, Switches, VisibilityRule
 
-Kind: TypeAlias = 'Literal["tools", "resources", "prompts"]'  # a text: `Literal[…]` is made at each start
+Kind: TypeAlias = 'Literal["tools", "resources", "prompts", "events"]'  # a text: `Literal[…]` is made at each start
 
 _NONE_ACTIVE: ActiveExtensions = frozenset()
 
@@ -43,6 +43,16 @@ class TaskOffer(Protocol):
         self, exchange: Exchange, honoured: SubscriptionFilter, ids: list[str]
     ) -> Coroutine[Any, Any, ListenResult]:
         """Keep a subscription open that names tasks."""
+
+
+class EventOffer(Protocol):
+    """The events of a server, as its handlers see them."""
+
+    experimental: dict[str, Any] | None
+    """What is announced under `experimental`."""
+
+    def capabilities_for(self, exchange: Exchange, extensions: dict[str, Any]) -> dict[str, Any] | None:
+        """Return the capability `events` for a client, and change its `extensions`."""
 
 
 class Catalog:
@@ -61,6 +71,8 @@ class Catalog:
     has_external_rules = False
     # The tasks that tools offer to clients; None without such a tool.
     tasks: TaskOffer | None = None
+    # The events; None without an event type.
+    events: EventOffer | None = None
     # Called when the first entry or authenticator is guarded.
     on_guard: Callable[[], None] | None = None
 
@@ -133,6 +145,8 @@ class Catalog:
                 return [self.resources, self.templates]
             case "prompts":
                 return [self.prompts]
+            case "events":
+                return []
 
     def active_extensions(self, exchange: Exchange | Context) -> ActiveExtensions:
         """Return the ids of the extensions that are active for this request."""
