@@ -401,9 +401,7 @@ class Options(Settings, kw_only=True):
     control: Annotated[str, _CONTROL] = "auto"
     base: Annotated[
         str | None,
-        Option(
-            "--base", "OpenAPI", "Set the URL of the API that an OpenAPI document describes.", "URL", is_common=True
-        ),
+        Option("--base", "OpenAPI", "Set the URL of the API that an OpenAPI document describes.", "URL"),
     ] = None
     operations: Annotated[
         tuple[str, ...],

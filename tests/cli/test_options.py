@@ -84,7 +84,7 @@ def test_the_help_shows_the_common_options() -> None:
     text = help_of("--help")
     shown = re.findall(r"^  (?:-h, )?(--[\w-]+)", text, re.MULTILINE)
     common = [option.flag for option, _ in command_options().values() if option.is_common]
-    assert len(common) == 16
+    assert len(common) == 15
     assert sorted(shown) == sorted([*common, "--help", "--help-all"])
 
 

@@ -630,6 +630,8 @@ class Upstream:
         try:
             page, entries = await read_all(connection.client, method, member, kind, self.settings, self._hops)
         except McpdError as error:
+            if self.settings.instances != "call" and self._open.get(connection.key) is not connection:
+                return  # its client has left, or the failure of the whole instance was logged
             log.warning("mount %s: %s failed: %s", printable(self.name), printable(method), printable(error, 500))
             if connection.client.is_lost:
                 return
