@@ -32,6 +32,7 @@ _SECTIONS = {
         "prompt": ("read", "Fill in a prompt and print its messages."),
         "complete": ("read", "Print the values that a server suggests for an argument."),
         "tasks": ("tasks", "List, show and cancel calls that continue at a server."),
+        "events": ("events", "Print the events of a server, emit events, and look after webhooks."),
         "ping": ("call", "Measure how fast a server answers."),
         "watch": ("call", "Print the notifications of a server until Ctrl-C."),
         "doctor": ("doctor", "Test a server step by step, as a host would, and say what to fix."),

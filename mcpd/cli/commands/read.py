@@ -27,21 +27,23 @@ from mcpd.cli.talk.terminal import Saver, Terminal, first_line, show_blocks
 from mcpd.cli.talk.words import WrongUse, did_you_mean, looks_like_target, nearest, no_such, pairs, split_words
 from mcpd.errors import MethodNotFound, RemoteError
 from mcpd.protocol.printable import printable
+from mcpd.protocol.types.events import EVENTS
 from mcpd.protocol.types.features import EmbeddedResource
 from mcpd.protocol.types.interaction import PromptReference, ResourceTemplateReference
 
 if TYPE_CHECKING:
     from mcpd.client import Client
+    from mcpd.protocol.types.events import EventType
     from mcpd.protocol.types.features import Prompt, Resource, ResourceTemplate, Tool
 
 
-_KINDS = ("tools", "resources", "prompts", KIND)
+_KINDS = ("tools", "resources", "prompts", "events", KIND)
 
-_HELP = f"""List what a server offers: tools with their arguments, resources, prompts, {KIND}.
+_HELP = f"""List what a server offers: tools with their arguments, resources, prompts, events, {KIND}.
 
-Tools are functions to call, resources are texts and files to read, prompts are templates for conversations, and {KIND}
-are tools with a page that hosts show. Among the arguments of a tool, `rows: integer = 1` has a default, `note?` may be
-left out, and all others are required.
+Tools are functions to call, resources are texts and files to read, prompts are templates for conversations, events are
+what mcpd events watch prints, and {KIND} are tools with a page that hosts show. Among the arguments of a tool,
+`rows: integer = 1` has a default, `note?` may be left out, and all others are required.
 
 \b
   mcpd list server.py                      everything
@@ -121,6 +123,8 @@ async def _request_lists(terminal: Terminal, client: Client, kind: str) -> dict[
         found["resourceTemplates"] = await listed("resource templates", client.list_resource_templates())
     if kind in ("", "prompts"):
         found["prompts"] = await listed("prompts", client.list_prompts())
+    if kind == "events" or (not kind and EVENTS in (client.server_capabilities.extensions or {})):
+        found["events"] = await client.list_events()
     return found
 
 
@@ -158,6 +162,13 @@ def _prompt_row(prompt: Prompt) -> _Row:
     return _Row(prompt.name, names, first_line(prompt.description or prompt.title), details)
 
 
+def _event_row(event: EventType) -> _Row:
+    schema = read_schema(event.input_schema)
+    details = [("", event.description or ""), ("delivery", ", ".join(event.delivery)), ("arguments", schema.root)]
+    details.append(("data", read_schema(event.payload_schema).root))
+    return _Row(event.name, _arguments_text(schema), first_line(event.description), details)
+
+
 def _resource_row(uri: str, entry: Resource | ResourceTemplate) -> _Row:
     text = first_line(entry.description or entry.title)
     return _Row(uri, entry.mime_type or "", text, [("", entry.description or "")])
@@ -168,6 +179,7 @@ _ROWS: dict[str, Callable[[Any], _Row]] = {
     "resources": lambda resource: _resource_row(resource.uri, resource),
     "resourceTemplates": lambda template: _resource_row(template.uri_template, template),
     "prompts": _prompt_row,
+    "events": _event_row,
     KIND: lambda tool: _Row(tool.name, resource_uri(tool) or "", first_line(tool.description)),
 }
 
