@@ -55,11 +55,16 @@ def _run(words: Sequence[str]) -> int:
             if options is not None:
                 return launch.launch(options)
         if words[:1] == ["connect"] and len(words) == 2 and "://" in words[1]:
+            from .early import wait_for_call
+
+            received = wait_for_call(words[1])
+            if received is None:
+                return 0
             from mcpd.server.settings import Options
             from . import launch
             from .target import Found
 
-            return launch.launch(Options(stdio=True), Found(words[1], is_mount=True))
+            return launch.launch(Options(stdio=True, received=received), Found(words[1], is_mount=True))
         from .group import run
 
         return run(words)

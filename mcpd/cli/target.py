@@ -187,6 +187,7 @@ def _load(
         folder = Folder(place, found.configuration, is_growing=is_growing, left_out=left_out)
         if watched is not None:
             watched.append(lambda *_: _watched_folder(folder))
+            watched += [lambda *_, each=each: each for each in folder.documents]
         return folder.server
     if target is None or target == DEMO:
         from mcpd.sources.demo import make_server
@@ -194,11 +195,14 @@ def _load(
         return make_server()
     if found.openapi is not None:
         try:
-            from mcpd.sources.openapi.source import make_server as make_openapi_server
+            from mcpd.sources.openapi.source import serve
         except ModuleNotFoundError as error:
             raise missing_extra(error, "serving OpenAPI documents", "openapi") from None
 
-        return make_openapi_server(target, found.openapi)
+        served = serve(target, found.openapi)
+        if watched is not None:
+            watched.append(lambda *_: served)
+        return served.server
     with ImportWatch(loaded_by) as watch:
         # Programs read their arguments in `main()` or while they are imported.
         sys.argv = [split(target)[0], *arguments]

@@ -344,9 +344,9 @@ class Server(ServerCore):
 
         `document` is a file, a URL or a dict. `base` is the URL of the API, `allow` and `deny` are patterns of
         operations such as `tag:pets`, `GET /pets/*` or `list_*`, and `prefix` and `rename` change names. `headers`,
-        `query` and `token_file` authorize requests; `forward_headers` and `forward_authorization` pass on headers of
-        the client. `timeout` and `max_bytes` limit a request. Operations that cannot be tools are left out, and
-        `mcpd check` lists them. Needs the extra `openapi`. Raises ConfigurationError.
+        `query`, `security` and `token_file` authorize requests; `forward_headers` and `forward_authorization` pass on
+        headers of the client. `timeout` and `max_bytes` limit a request. Operations that cannot be tools are left out,
+        and `mcpd check` lists them. Needs the extra `openapi`. Raises ConfigurationError.
         """
         from importlib import import_module  # few servers have one, and the package is above this one
 

@@ -32,6 +32,7 @@ class RunOptions(BuiltInServeOptions, total=False):
     ws_limits: WebSocketLimits | None
     sockets: Mapping[str, Sequence[socket]]
     descriptors: tuple[int, int] | None
+    received: tuple[bytes, int | str | None]
     token: str | None
     auth: Protection | None
     insecure: bool
@@ -94,6 +95,7 @@ class OpenApiOptions(TypedDict, total=False):
     always_load: Sequence[str]
     headers: Mapping[str, str]
     query: Mapping[str, str]
+    security: Mapping[str, str]
     token_file: str | PathLike[str] | None
     forward_headers: Sequence[str]
     forward_authorization: bool

@@ -154,7 +154,7 @@ async def serve(server: ServerCore, settings: Settings, exit_deadline: ExitDeadl
             from mcpd.transports.stdio import StdioListener, claim
 
             fd_in, fd_out = settings.descriptors or claim()
-            await clients.listen(StdioListener(fd_in, fd_out, settings.max_frame_bytes))
+            await clients.listen(StdioListener(fd_in, fd_out, settings.max_frame_bytes, settings.received))
             if settings.after_start is not None and not listeners:
                 asyncio.get_running_loop().call_later(_SETTLED_SECONDS, settings.after_start)
             if exit_deadline is not None:

@@ -123,6 +123,8 @@ class Settings(Struct, kw_only=True):
     """Sockets that are already bound, by `http`, `ws` and `metrics`. The server listens on them and closes them."""
     descriptors: tuple[int, int] | None = None
     """The file descriptors (in, out) of stdio if the caller has claimed them already."""
+    received: tuple[bytes, int | str | None] = (b"", None)
+    """What was read from stdin already, and the id of its first request if that has its answer."""
     token: str | None = None
     """The bearer token that clients must send."""
     auth: "Protection | None" = None

@@ -8,7 +8,7 @@ only if the folder was named on the command line or has a configuration file (D9
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from .apps import FolderApp
     from .code import FolderCode
     from .notebooks import Notebooks
+    from .openapi.source import ServedDocument
     from .prompts import FilePrompt
 
 
@@ -66,8 +67,10 @@ class Folder:
         self.server = self._make_server()
         if self.configuration.mounts:
             self._mount(self.configuration)
-        for name, table in self.configuration.openapi.items():
-            _add_openapi(self.server, self.root, name, table)
+        self.documents: Sequence[ServedDocument] = [
+            _add_openapi(self.server, self.root, *each) for each in self.configuration.openapi.items()
+        ]
+        """The OpenAPI documents of its configuration."""
         self.server.replace(self.owner, self.load())
 
     def load(self) -> Entries:
@@ -245,13 +248,13 @@ class Folder:
         return self.docs
 
 
-def _add_openapi(server: Server, root: str, name: str, table: OpenApiTable) -> None:
+def _add_openapi(server: Server, root: str, name: str, table: OpenApiTable) -> ServedDocument:
     try:
         from mcpd.sources.openapi.source import add_table
     except ModuleNotFoundError as error:
         raise missing_extra(error, f"[openapi.{name}]", "openapi") from None
 
-    add_table(server, root, name, table)
+    return add_table(server, root, name, table)
 
 
 # A folder with such files is probably meant to be a folder of documents.

@@ -266,6 +266,10 @@ class OpenApiTable(_Table, frozen=True):
         dict[str, str], Meta(description="Headers of each request, such as ${NAME} of the environment.")
     ] = {}
     query: Annotated[dict[str, str], Meta(description="Query parameters of each request.")] = {}
+    security: Annotated[
+        dict[str, str],
+        Meta(description="Credentials by the name of a security scheme, such as ${NAME}; for basic user:password."),
+    ] = {}
     token_file: Annotated[str | None, Meta(description="A file with a bearer token, read for each request.")] = None
     forward_headers: Annotated[
         tuple[str, ...], Meta(description="Headers of the client that are passed on to the API.")

@@ -26,7 +26,7 @@ from msgspec import Struct, field
 
 from mcpd.errors import ConfigurationError, ConnectionLost, FrameTooLarge, InternalError, ProtocolError
 from mcpd.protocol.budget import OVER, Charge
-from mcpd.protocol.jsonrpc import Id
+from mcpd.protocol.jsonrpc import Id, encode
 from mcpd.protocol.principal import Origin
 from mcpd.protocol.session import MAX_FRAME_BYTES
 from mcpd.protocol.wire.ndjson import END_BYTES, OversizedMessage, Splitter
@@ -276,7 +276,7 @@ class StdioChannel:
         return error
 
     def take(self, chunk: bytes, read_on: Callable[[], None]) -> None:
-        """Process a chunk from the reading thread, b"" at the end; `read_on` is called when it may continue."""
+        """Process a chunk that was read elsewhere, b"" at the end; `read_on` is called when that may continue."""
         self._push(chunk)
         if self._is_paused or (self.is_congested and not self._always_reads):
             self._read_on_in_thread = read_on
@@ -586,16 +586,43 @@ def _open_nothing(fd: int, how: int) -> None:
         os.set_inheritable(fd, True)
 
 
+class _ContinuedChannel(StdioChannel):
+    """Goes on where another reader has stopped. The answer to `answered` is dropped, because the client has it."""
+
+    answered: Id | None = None
+
+    def send(self, frame: bytes, related_request_id: Id | None = None, method: str | None = None) -> None:
+        if self.answered is not None and frame.startswith(b'{"jsonrpc":"2.0","id":%b,"result"' % encode(self.answered)):
+            self.answered = None
+        else:
+            super().send(frame, related_request_id, method)
+
+
 class StdioListener:
-    """The listener of one client over two descriptors: those from `claim`, or any pipes or sockets."""
+    """The listener of one client over two descriptors: those from `claim`, or any pipes or sockets.
+
+    `received` is what was read from the first one already, and the id of its first request if that has its answer.
+    """
 
     url = ""
 
-    def __init__(self, fd_in: int, fd_out: int, max_frame_bytes: int | None = None) -> None:
-        self._channel = StdioChannel(fd_in, fd_out, max_frame_bytes=max_frame_bytes or MAX_FRAME_BYTES)
+    def __init__(
+        self,
+        fd_in: int,
+        fd_out: int,
+        max_frame_bytes: int | None = None,
+        received: tuple[bytes, Id | None] = (b"", None),
+    ) -> None:
+        self._received, answered = received
+        kind = StdioChannel if answered is None else _ContinuedChannel
+        self._channel = kind(fd_in, fd_out, max_frame_bytes=max_frame_bytes or MAX_FRAME_BYTES)
+        if isinstance(self._channel, _ContinuedChannel):
+            self._channel.answered = answered
 
     async def start(self, accept: Accept) -> None:
         self._channel.start(accept(self._channel, is_only=True))
+        if self._received:
+            self._channel.take(self._received, lambda: None)
 
     def pause(self) -> None:
         """Do nothing: the session refuses new requests."""

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import json
+import signal
 import subprocess
 from collections.abc import Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
 from conftest import Child
+from support.http_script import Asked, Write, legacy, reply, scripted, text_result
 from support.wires import LEGACY, MODERN, process_wire
 
 from mcpd import Server
@@ -80,6 +83,121 @@ def test_connect_serves_one_server_of_a_file(
         capture_output=True, text=True, timeout=60, check=True,
     )  # fmt: skip
     assert json.loads(done.stdout)["result"]["serverInfo"]["name"] == "up"
+
+
+TOOL = {"name": "who", "inputSchema": {"type": "object"}, "x-own": 1}
+LINES = [
+    ("initialize", {"capabilities": {}, "clientInfo": {"name": "x", "version": "1"}}),
+    ("notifications/initialized", None),
+    ("ping", None),
+    ("tools/list", {}),
+    ("prompts/list", None),
+    ("ping", {"_meta": {"progressToken": 7}}),
+    ("tools/list", {"cursor": "none"}),
+    ("tools/call", {"name": "who"}),
+    ("tools/list", None),
+]
+
+
+def conversation(version: str) -> bytes:
+    messages: list[dict[str, Any]] = []
+    for number, (method, params) in enumerate(LINES):
+        own = {"params": params} if params is not None else {}
+        if method == "initialize":
+            own["params"] = {"protocolVersion": version, **LINES[0][1]}
+        numbered = {} if method.startswith("notifications/") else {"id": f"{number}\u00e9"}
+        messages.append({"jsonrpc": "2.0", **numbered, "method": method, **own})
+    return b"".join(json.dumps(each).encode() + b"\n" for each in messages)
+
+
+async def connected(child: Child, url: str, data: bytes | Path, pieces: int = 0) -> list[bytes]:
+    """What `mcpd connect URL` answers: in the order of ids, because answers to calls may change places."""
+    with ExitStack() as stack:
+        given = stack.enter_context(data.open("rb")) if isinstance(data, Path) else asyncio.subprocess.PIPE
+        process = await asyncio.create_subprocess_exec(
+            *child.mcpd("connect", url), stdin=given, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
+            env=child.env,
+        )  # fmt: skip
+    if isinstance(data, bytes) and pieces:
+        assert process.stdin is not None
+        for at in range(0, len(data), pieces):
+            process.stdin.write(data[at : at + pieces])
+            await process.stdin.drain()
+    rest = None if isinstance(data, Path) else b"" if pieces else data
+    out, err = await process.communicate(rest)
+    assert process.returncode == 0, err
+    return sorted(out.splitlines())
+
+
+@pytest.fixture
+def known(monkeypatch: pytest.MonkeyPatch, environment: Mapping[str, str], child: Child) -> Child:
+    child.env.update(environment)
+    return child
+
+
+async def answered(asked: Asked, write: Write) -> bool:
+    if asked.rpc == "GET":
+        await write(reply(405))
+    elif asked.rpc == "tools/call":
+        await write(reply(200, text_result(asked, "up")))
+    else:
+        await write(reply(200, {"jsonrpc": "2.0", "id": asked.id, "result": {"prompts": [{"name": "p"}]}}))
+    return True
+
+
+@pytest.mark.parametrize("version", [LEGACY[0], LEGACY[-1], "1999-01-01"])
+async def test_what_is_answered_before_the_first_call_is_what_would_be_answered(
+    version: str, known: Child, tmp_path: Path
+) -> None:
+    """MNT-01, MNT-27: the same bytes, whether the manifest answers with little of mcpd loaded, or the server does."""
+    (tmp_path / "asked").write_bytes(conversation(version))
+    async with scripted(legacy(answered, tools=[TOOL, {**TOOL, "name": "other"}], prompts={})) as server:
+        cold = await connected(known, server.url, conversation(version))
+        # A file is never read before the server is loaded.
+        late = await connected(known, server.url, tmp_path / "asked")
+        early = await connected(known, server.url, conversation(version))
+        in_pieces = await connected(known, server.url, conversation(version), 37)
+    assert len(early) == len(LINES) - 1
+    assert early == late == in_pieces
+    assert [line for line in cold if b"tools" in line] == [line for line in early if b"tools" in line]
+
+
+async def test_lists_need_neither_the_server_nor_asyncio(known: Child) -> None:
+    """MNT-27, MNT-43: until the first call the process is small, and nothing is asked upstream."""
+    asked = conversation(LEGACY[-1]).splitlines(keepends=True)
+    async with scripted(legacy(answered, tools=[TOOL], prompts={})) as server:
+        await connected(known, server.url, b"".join(asked))
+    child = await asyncio.create_subprocess_exec(
+        known.python, "-X", "importtime", "-m", "mcpd", "connect", server.url, env=known.env,
+        stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
+    )  # fmt: skip
+    out, err = await child.communicate(b"".join(asked[:5]))
+    assert child.returncode == 0
+    assert [json.loads(line)["id"] for line in out.splitlines()] == [f"{number}\u00e9" for number in (0, 2, 3, 4)]
+    loaded = {line.rpartition("|")[2].strip() for line in err.decode().splitlines() if line.startswith("import time:")}
+    assert "mcpd.cli.early" in loaded
+    assert not loaded & {"asyncio", "ssl", "logging.config", "mcpd.server", "mcpd.client.link", "aiohttp", "tomllib"}
+    # The first call needs the server, which has gone since.
+    last = (await connected(known, server.url, b"".join(asked[:5] + asked[7:8])))[-1]
+    assert json.loads(last)["result"]["isError"] is True
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+async def test_a_signal_before_the_first_call_ends_it(number: int, known: Child) -> None:
+    async with scripted(legacy(answered, tools=[TOOL], prompts={})) as server:
+        await connected(known, server.url, conversation(LEGACY[-1]))
+        process = await asyncio.create_subprocess_exec(
+            *known.mcpd("connect", server.url), stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE, env=known.env,
+        )  # fmt: skip
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(conversation(LEGACY[-1]).splitlines(keepends=True)[0])
+        await process.stdout.readline()
+        process.send_signal(number)
+        _, err = await process.communicate()
+    assert process.returncode == 0
+    assert b"the process received SIG" in err
 
 
 def test_a_mount_of_the_folder_is_known_by_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

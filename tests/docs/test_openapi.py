@@ -72,7 +72,8 @@ def test_the_command_lines(child: Child, tmp_path: Path) -> None:
 
 def test_the_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PETS_KEY", "key")
-    (tmp_path / "petstore.json").write_text(json.dumps(PETS))
+    scheme = {"ApiKey": {"type": "apiKey", "in": "header", "name": "X-Key"}}
+    (tmp_path / "petstore.json").write_text(json.dumps({**PETS, "components": {"securitySchemes": scheme}}))
     (text,) = [text for language, text in blocks(PAGE) if language == "toml"]
     (tmp_path / "mcpd.toml").write_text(text)
     server = Folder(folder_at(str(tmp_path))).server

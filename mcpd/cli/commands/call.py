@@ -238,7 +238,7 @@ def watch_command(
 
 
 def _is_resource(word: str) -> bool:
-    from mcpd.client.targets.configurations import SCHEMES
+    from mcpd.client.targets.named import SCHEMES
 
     return "://" in word and word.partition("://")[0] not in SCHEMES
 

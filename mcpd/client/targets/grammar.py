@@ -26,16 +26,14 @@ from mcpd.errors import ConfigurationError
 from mcpd.protocol.defaults import DEMO
 from .configurations import (
     host_files,
-    is_url,
     listed,
     read_file,
     read_host,
-    read_url,
     servers_of_host,
     split_file,
 )
 from .hosts import HOSTS
-from .named import CommandTarget, FileTarget, NamedTarget, command_of
+from .named import CommandTarget, FileTarget, NamedTarget, command_of, is_url, read_url
 
 
 class UnknownTarget(ConfigurationError):

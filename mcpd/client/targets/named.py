@@ -1,4 +1,4 @@
-"""The kinds of target: a command, a URL, or a file that a child process of mcpd serves.
+"""The kinds of target: a command, a URL (also read from text here), or a file that a child process of mcpd serves.
 
 Header values, environment variables, the query of a URL and tokens or passwords of a command are secrets: neither `str`
 nor `repr` shows them.
@@ -9,10 +9,13 @@ from __future__ import annotations
 import os
 import shlex
 import sys
+from collections.abc import Mapping
 from typing import TypeAlias
+from urllib.parse import unquote, urlsplit, urlunsplit
 
 from msgspec import Struct, field
 
+from mcpd.errors import ConfigurationError
 from mcpd.protocol.defaults import DEMO, OVER_STDIO
 from mcpd.protocol.printable import mask_command, mask_text
 
@@ -63,6 +66,81 @@ class UrlTarget(Struct, frozen=True, repr_omit_defaults=True):
 
     def __repr__(self) -> str:
         return f"UrlTarget({self}{_names('headers', self.headers)})"
+
+
+SCHEMES = ("http", "https", "ws", "wss")
+_SOCKETS = {"unix": "http", "http+unix": "http", "ws+unix": "ws"}
+_ENDPOINT = "/mcp"
+
+
+def is_url(text: str) -> bool:
+    """Whether the text is meant as a URL or a unix socket, valid or not."""
+    scheme, colon, _ = text.partition(":")
+    return "://" in text or (bool(colon) and scheme.lower() in _SOCKETS)
+
+
+def read_url(text: str, headers: Mapping[str, str] | None = None, *, name: str = "") -> UrlTarget:
+    """Return the server at a URL or unix socket.
+
+        https://example.com/mcp     http, https, ws, wss; user:password@ becomes Basic authorization.
+        unix:/run/mcpd.sock         HTTP over a unix socket, at /mcp; unix:/run/mcpd.sock:/other for another path.
+        ws+unix:/run/mcpd.sock      WebSocket over a unix socket.
+
+    Raises ConfigurationError, whose text contains neither password nor query.
+    """
+    scheme, _, rest = text.strip().partition(":")
+    scheme = scheme.lower()
+    if scheme in _SOCKETS:
+        return _socket(_SOCKETS[scheme], rest, dict(headers or {}), text, name)
+    shown = text.partition("?")[0]
+    if "@" in shown:
+        shown = f"{scheme}://…{shown.rpartition('@')[2]}"
+    if scheme not in SCHEMES:
+        raise ConfigurationError(f"{shown}: unknown scheme; use http://, https://, ws://, wss:// or unix:/path")
+
+    try:
+        parts = urlsplit(text.strip())
+        # Both may raise, although the URL was split.
+        host, port = parts.hostname, parts.port
+    except ValueError as error:
+        # Python's message repeats the password of some URLs.
+        why = "" if "@" in text else f": {error}"
+        raise ConfigurationError(f"{shown} is not a URL{why}") from None
+    if not host:
+        raise ConfigurationError(f"{shown}: the host is missing; use {scheme}://HOST/mcp")
+    if any(ord(c) <= 0x20 or ord(c) == 0x7F for c in text.strip()):
+        raise ConfigurationError(f"{shown}: a URL cannot contain spaces or control characters; write %20 for a space")
+
+    found = dict(headers or {})
+    if parts.username is not None and not any(each.lower() == "authorization" for each in found):
+        from base64 import b64encode
+
+        secret = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
+        found["Authorization"] = f"Basic {b64encode(secret.encode()).decode()}"
+    authority = f"[{host}]" if ":" in host else host
+    if port is not None:
+        authority = f"{authority}:{port}"
+    return UrlTarget(urlunsplit((scheme, authority, parts.path or "/", parts.query, "")), found, name=name)
+
+
+def _socket(scheme: str, rest: str, headers: dict[str, str], text: str, name: str) -> UrlTarget:
+    # Split the path of the socket from the path of the endpoint: `:/mcp`, or `#/mcp` as in VS Code.
+    path, mark, endpoint = rest.partition("#")
+    if not mark:
+        path, mark, endpoint = rest.rpartition(":/")
+        if mark and path:
+            endpoint = f"/{endpoint}"
+        else:
+            path, endpoint = rest, _ENDPOINT
+
+    if path.startswith("//"):
+        path = path[2:]
+    if not path:
+        raise ConfigurationError(f"{text}: the path of the socket is missing; write, for example, unix:/run/mcpd.sock")
+    if endpoint and not endpoint.startswith("/"):
+        endpoint = f"/{endpoint}"
+    path = os.path.abspath(os.path.expanduser(path))
+    return UrlTarget(f"{scheme}://localhost{endpoint or _ENDPOINT}", headers, socket=path, name=name)
 
 
 class FileTarget(Struct, frozen=True, repr_omit_defaults=True):

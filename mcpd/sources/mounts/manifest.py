@@ -16,6 +16,8 @@ from hashlib import blake2b, sha256
 from pathlib import Path
 from tempfile import mkstemp
 from typing import TYPE_CHECKING, Any
+from hashlib import blake2b
+from typing import TYPE_CHECKING
 
 from msgspec import Raw, Struct
 from msgspec.json import Encoder, decode, encode
@@ -42,6 +44,8 @@ class ListManifest(Struct):
     page: dict[str, Raw]
     entries: list[Raw]
     version: str
+    is_plain: bool = False
+    """Whether every client gets all entries, as they are."""
 
 
 class Manifest(Struct, kw_only=True):
@@ -55,7 +59,7 @@ class Manifest(Struct, kw_only=True):
     lists: dict[str, ListManifest]
 
 
-def path_for(target: Target) -> Path | None:
+def path_for(target: Target) -> str | None:
     """Return the path of the file of a server; None for a server that is not started and not at a URL."""
     if isinstance(target, CommandTarget):
         parts: tuple[object, ...] = (target.command, sorted(target.env or ()), target.cwd)
@@ -66,18 +70,21 @@ def path_for(target: Target) -> Path | None:
     else:
         return None
     cache = os.environ.get("XDG_CACHE_HOME", "")
-    folder = Path(cache if cache.startswith("/") else os.path.expanduser("~/.cache"), "mcpd", "mounts")
-    return folder / f"{blake2b(repr(parts).encode(), digest_size=16).hexdigest()}.json"
+    cache = cache if cache.startswith("/") else os.path.expanduser("~/.cache")
+    return os.path.join(cache, "mcpd", "mounts", f"{blake2b(repr(parts).encode(), digest_size=16).hexdigest()}.json")
 
 
 def load(target: Target) -> Manifest | None:
     """Return the manifest of a server; None without a file that can be read."""
     path = path_for(target)
+    if path is None:
+        return None
     try:
-        found = None if path is None else decode(path.read_bytes(), type=Manifest)
+        with open(path, "rb") as file:
+            found = decode(file.read(), type=Manifest)
     except (OSError, *MALFORMED):
         return None
-    return found if found is not None and found.format == _FORMAT else None
+    return found if found.format == _FORMAT else None
 
 
 def save(target: Target, manifest: Manifest) -> None:
@@ -85,9 +92,12 @@ def save(target: Target, manifest: Manifest) -> None:
     path = path_for(target)
     if path is None:
         return
+    from tempfile import mkstemp  # most starts write nothing
+
     try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        written, new = mkstemp(dir=path.parent)  # only this user can read it
+        folder = os.path.dirname(path)
+        os.makedirs(folder, mode=0o700, exist_ok=True)
+        written, new = mkstemp(dir=folder)  # only this user can read it
         try:
             with open(written, "wb") as file:
                 file.write(encode(manifest))

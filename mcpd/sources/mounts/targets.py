@@ -22,13 +22,11 @@ from mcpd.client.names import server_names
 from mcpd.client.targets.configurations import (
     Variables,
     is_disabled,
-    is_url,
     read_entry,
     read_servers,
-    read_url,
     split_file,
 )
-from mcpd.client.targets.named import CommandTarget, UrlTarget
+from mcpd.client.targets.named import CommandTarget, UrlTarget, is_url, read_url
 from mcpd.errors import ConfigurationError
 from mcpd.protocol.printable import printable
 from .settings import MountSettings, MountTable, read_settings, settings_of

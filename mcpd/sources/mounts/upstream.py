@@ -238,7 +238,12 @@ class Upstream:
         if about is None or self._is_own or self._principal:
             return
         lists = {
-            method: manifest.ListManifest(each.page, each.entries, each.version.name)
+            method: manifest.ListManifest(
+                each.page,
+                each.entries,
+                each.version.name,
+                is_plain=len(each.valid or ()) == len(each.entries) and not each.has_ui,
+            )
             for method, each in self.lists.items()
             if each.version is not None
         }

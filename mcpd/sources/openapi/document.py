@@ -1,14 +1,16 @@
 """Reads an OpenAPI document, JSON or YAML. References are resolved by the library `referencing`.
 
-A document is not trusted: nothing is fetched or opened for a reference, so a document of several files must be bundled.
+A document may have several files. It is not trusted: only files below its folder are read for references, or URLs of
+its own origin.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Final, TypeAlias
-from urllib.parse import urljoin
+from urllib.parse import urldefrag, urljoin
 
 import yaml
 from msgspec import DecodeError, Struct
@@ -26,6 +28,7 @@ Resolver: TypeAlias = Any
 MAX_BYTES: Final = 64 * 1024 * 1024
 _MOST_STEPS: Final = 20
 _MOST_PARTS: Final = 1_000_000
+_MOST_FILES: Final = 200
 _METHODS: Final = ("get", "put", "post", "delete", "patch", "head", "options", "trace", "query")
 
 
@@ -73,17 +76,68 @@ def look_up(reference: str, resolver: Resolver) -> tuple[Any, Resolver]:
     try:
         found = resolver.lookup(reference)
     except (Unresolvable, LookupError, ValueError, TypeError, AttributeError):
-        why = (
-            "it leads to nothing" if reference.startswith("#") else "it leaves the document; bundle its files into one"
-        )
+        why = "it leads to nothing"
+        if not reference.startswith("#"):
+            why += " that belongs to the document; bundle its files into one"
         raise Unusable(f"the reference {printable(reference, 100)} cannot be followed: {why}") from None
     return found.contents, found.resolver
 
 
-class Document:
-    """An OpenAPI 3 document. `url` is its URL, or "" if it is not from a URL. Raises ConfigurationError."""
+def read_others(content: Any, place: str, read: Callable[[str], Any]) -> dict[str, Any]:
+    """Return the files that a document at `place` refers to, by their places.
 
-    def __init__(self, content: Any, where: str, url: str = "") -> None:
+    `read` returns the content of one, and raises ConfigurationError if it cannot be a part of the document.
+    """
+    found: dict[str, Any] = {place: content}
+    seen = {place}
+    queue = [place]
+    for base in queue:  # grows
+        for reference in _references(found[base]):
+            there = urldefrag(urljoin(base, reference)).url
+            if there in seen or len(seen) > _MOST_FILES:
+                continue
+            seen.add(there)
+            with suppress(ConfigurationError):  # the operation that needs it reports it
+                found[there] = read(there)
+                queue.append(there)
+    del found[place]
+    return found
+
+
+def _references(content: Any) -> Iterator[str]:
+    # Yield the references to other files. In YAML one object may be in many places.
+    waiting, seen = [content], set[int]()
+    while waiting:
+        each = waiting.pop()
+        if not isinstance(each, (dict, list)) or id(each) in seen:
+            continue
+        seen.add(id(each))
+        if isinstance(each, list):
+            waiting += each
+            continue
+        reference = each.get("$ref")
+        if isinstance(reference, str) and not reference.startswith("#"):
+            yield reference
+        waiting += each.values()
+
+
+class Document:
+    """An OpenAPI 3 document. `url` is its URL, or "" if it is not from a URL. Raises ConfigurationError.
+
+    `others` are the other files that belong to it, by their places; it is itself at `place`. `files` are the paths of
+    all, if they are files of this machine.
+    """
+
+    def __init__(
+        self,
+        content: Any,
+        where: str,
+        url: str = "",
+        *,
+        place: str = "",
+        others: Mapping[str, Any] = {},
+        files: Sequence[str] = (),
+    ) -> None:
         if not isinstance(content, dict):
             raise ConfigurationError(f"{where}: an OpenAPI document is an object, not a {type(content).__name__}")
         version = str(content.get("openapi", ""))
@@ -93,10 +147,11 @@ class Document:
         if not version.startswith(("3.0", "3.1", "3.2")):
             what = f"openapi: {printable(version, 20)}" if version else "no member openapi"
             raise ConfigurationError(f"{where} has {what}: OpenAPI 3.0, 3.1 and 3.2 are supported")
-        self.where, self.url = where, url
+        self.where, self.url, self.files = where, url, files
         self.is_old = version.startswith("3.0")
-        registry = Registry[Any]().with_resource("", DRAFT202012.create_resource(content))
-        self.root = Node(content, registry.resolver())
+        parts = {place: content, **others}
+        registry = Registry[Any]().with_resources((at, DRAFT202012.create_resource(part)) for at, part in parts.items())
+        self.root = Node(content, registry.resolver(place))
         # The number of parts of schemas that may still be converted, however often references repeat them.
         self.parts_left = _MOST_PARTS
 
@@ -125,6 +180,17 @@ class Document:
             for method in _METHODS:
                 if isinstance(node.content.get(method), dict):
                     yield method, str(path), Node(node.content[method], node.resolver), shared
+
+    @property
+    def security_schemes(self) -> dict[str, Node]:
+        """The security schemes by their names, without those whose reference leads nowhere."""
+        schemes = {}
+        with suppress(Unusable):
+            node = self.root.get("components").get("securitySchemes")
+            for name in node.content:
+                with suppress(Unusable):
+                    schemes[str(name)] = node.get(name)
+        return schemes
 
     def server(self, content: Mapping[str, Any] | None = None) -> str:
         """Return the URL of the first server that the document, or an operation in it, names; "" without one."""

@@ -7,6 +7,7 @@ it needs such a part.
 from __future__ import annotations
 
 import re
+from base64 import b64encode
 from collections.abc import Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from hashlib import sha256
@@ -15,6 +16,8 @@ from typing import Any, Final, Literal, TypeAlias
 from msgspec import Struct
 from msgspec.json import encode
 
+from mcpd.client.http.options import checked
+from mcpd.errors import ConfigurationError
 from mcpd.protocol.printable import printable
 from mcpd.protocol.schemas import Schema
 from mcpd.protocol.types.features import Tool, ToolAnnotations
@@ -70,6 +73,14 @@ class Body(Struct, frozen=True):
     files: frozenset[str]
 
 
+class Credential(Struct, frozen=True):
+    """What a security scheme adds to a request, in a header, the query or a cookie."""
+
+    place: str
+    name: str
+    value: str
+
+
 class Operation(Struct, frozen=True):
     """One operation, and the tool that calls it."""
 
@@ -81,6 +92,7 @@ class Operation(Struct, frozen=True):
     tool: Tool
     check: JsonSchema
     output_check: JsonSchema | None
+    credentials: tuple[Credential, ...] = ()
 
 
 def _hints(method: str) -> ToolAnnotations:
@@ -92,8 +104,34 @@ def _hints(method: str) -> ToolAnnotations:
     )
 
 
+def _credentials(document: Document, table: OpenApiTable) -> dict[str, Credential]:
+    # By the name of the scheme. Raises ConfigurationError.
+    schemes, found = document.security_schemes, {}
+    for name, secret in table.security.items():
+        if name not in schemes:
+            raise ConfigurationError(
+                f"openapi, security: {document.where} has no scheme {printable(name, 60)}; it has: "
+                f"{printable(', '.join(schemes), 300) or 'none'}"
+            )
+        scheme = schemes[name]
+        kind, place = scheme.text("type"), scheme.text("in")
+        if kind == "apiKey" and place in ("header", "query", "cookie") and (key := scheme.text("name")):
+            found[name] = Credential(place, key, secret)
+        elif kind == "http" and scheme.text("scheme").lower() == "basic":
+            found[name] = Credential("header", "Authorization", f"Basic {b64encode(secret.encode()).decode()}")
+        elif kind in ("oauth2", "openIdConnect") or (kind == "http" and scheme.text("scheme").lower() == "bearer"):
+            found[name] = Credential("header", "Authorization", f"Bearer {secret}")
+        else:
+            what = f"{kind} {scheme.text('scheme')}".strip()
+            raise ConfigurationError(f"openapi, security: the scheme {name} is {printable(what, 60)}; use headers")
+        if found[name].place == "header":
+            checked({found[name].name: found[name].value}, f"openapi, security, {name}")
+    return found
+
+
 def operations_of(document: Document, table: OpenApiTable, base: str) -> tuple[list[Operation], list[Problem]]:
-    """Return the operations that can be tools, and the problems of the others."""
+    """Return the operations that can be tools, and the problems of the others. Raises ConfigurationError."""
+    known = _credentials(document, table)
     found: list[Operation] = []
     problems: list[Problem] = []
     names: set[str] = set()
@@ -111,7 +149,7 @@ def operations_of(document: Document, table: OpenApiTable, base: str) -> tuple[l
         if len(found) == _MOST_OPERATIONS:
             problems.append(Problem(document.where, f"only the first {_MOST_OPERATIONS:,} operations are served"))
             break
-        reader = _Reader(document, node, method, path, table)
+        reader = _Reader(document, node, method, path, table, known)
         try:
             if isinstance(shared, Unusable):
                 raise shared
@@ -160,7 +198,16 @@ def _plain(text: str) -> str:
 
 class _Reader:
     # Reads one operation. `warnings` are about parts that are left out.
-    def __init__(self, document: Document, node: Node, method: str, path: str, table: OpenApiTable) -> None:
+    def __init__(
+        self,
+        document: Document,
+        node: Node,
+        method: str,
+        path: str,
+        table: OpenApiTable,
+        known: Mapping[str, Credential],
+    ) -> None:
+        self._credentials = tuple(_needed(node.content.get("security", document.root.content.get("security")), known))
         self._document = document
         self._node = node
         self._method = method
@@ -198,7 +245,7 @@ class _Reader:
             output_schema=output[0],
             meta=tagged(hinted(None, {"always_load": is_pinned}, name), {"tags": tags}, name),
         )
-        return Operation(self._method, self._path, tags, parameters, body, tool, check, output[1])
+        return Operation(self._method, self._path, tags, parameters, body, tool, check, output[1], self._credentials)
 
     def _parameters(self, shared: Sequence[Node]) -> Iterator[Parameter]:
         by_key = {(node.text("name"), node.text("in")): node for node in (*shared, *self._node.items("parameters"))}
@@ -207,6 +254,7 @@ class _Reader:
             raise Unusable(f"the document does not describe {printable(missing[0], 60)}, which is in the path")
         table = self._table
         fixed = {name.lower() for name in (*table.headers, *table.query, *table.forward_headers)}
+        fixed |= {each.name.lower() for each in self._credentials}
         for (name, place), node in by_key.items():
             if place == "path":
                 if name in in_path:
@@ -295,6 +343,14 @@ class _Reader:
             return (schema, check) if schema and len(encode(schema)) <= _MOST_OUTPUT_BYTES else None
         except Unusable:
             return None
+
+
+def _needed(requirements: Any, known: Mapping[str, Credential]) -> list[Credential]:
+    # The credentials of the first requirement for which all are known; a requirement without any needs none.
+    for each in requirements if isinstance(requirements, list) else ():
+        if isinstance(each, dict) and each and each.keys() <= known.keys():
+            return [known[name] for name in each]
+    return []
 
 
 def encoding_of(media_type: str) -> Encoding:

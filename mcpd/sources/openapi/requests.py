@@ -53,6 +53,13 @@ def request_for(
     target = re.sub(r"\{([^{}]*)\}", lambda found: path[found[1]], quote(operation.path, safe="/{}:@!$&'()*+,;=~%?"))
     if any(unquote(part) in (".", "..") for part in target.split("/")):
         raise ToolError("the arguments lead to another path")
+    for each in operation.credentials:
+        if each.place == "header":
+            headers[each.name] = each.value
+        elif each.place == "query":
+            pairs.append((each.name, each.value))
+        else:
+            cookies.append(f"{each.name}={quote(each.value, safe='')}")
     if cookies:
         headers["Cookie"] = "; ".join(cookies)
     body = None if operation.body is None else _body(operation.body, arguments, headers)

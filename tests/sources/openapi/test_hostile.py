@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gzip
 import json
+import os
 from collections.abc import Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -126,12 +127,31 @@ def test_files_that_break_parsers_are_refused(tmp_path: Path, text: str) -> None
         problems(tmp_path / "bad.yaml")
 
 
-@pytest.mark.parametrize("reference", ["file:///etc/passwd", "other.yaml#/a", "http://127.0.0.1:9/x", "../../x.json"])
-def test_no_reference_leaves_the_document(tmp_path: Path, reference: str) -> None:
-    (tmp_path / "other.yaml").write_text("a: {type: string}")
-    (tmp_path / "api.json").write_text(json.dumps(document(taking({"$ref": reference}))))
-    (found,) = problems(tmp_path / "api.json")
-    assert f"the reference {reference} cannot be followed: it leaves the document" in found
+OUTSIDE = [
+    "file:///etc/passwd", "/etc/passwd", "http://127.0.0.1:9/x", "../out.json#/a", "%2e%2e/out.json#/a", "in/link#/a",
+    "in", "pipe", "//host/x", "",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("reference", OUTSIDE)
+def test_no_reference_leaves_the_folder_of_the_document(tmp_path: Path, reference: str) -> None:
+    folder = tmp_path / "api"
+    (folder / "in").mkdir(parents=True)
+    os.mkfifo(folder / "pipe")
+    (tmp_path / "out.json").write_text('{"a": {"type": "string"}}')
+    (folder / "in" / "link").symlink_to(tmp_path / "out.json")
+    (folder / "api.json").write_text(json.dumps(document(taking({"$ref": reference}))))
+    found = problems(folder / "api.json")
+    if reference:
+        assert f"the reference {reference} cannot be followed: it leads to nothing that belongs" in found[0]
+
+
+def test_the_number_of_files_is_limited(tmp_path: Path) -> None:
+    """Each names the next one, which is in a circle of so many."""
+    for number in range(300):
+        (tmp_path / f"{number}.json").write_text(f'{{"x": {{"$ref": "{(number + 1) % 300}.json#/x"}}}}')
+    (tmp_path / "api.json").write_text(json.dumps(document(taking({"$ref": "0.json#/x"}))))
+    assert len(problems(tmp_path / "api.json")) == 1
 
 
 GARBAGE: list[Any] = [

@@ -214,8 +214,8 @@ def test_check_lists_what_cannot_be_a_tool() -> None:
     for text in (
         "GET /a/{id}: the document does not describe id, which is in the path; it is left out",
         "TRACE /b: TRACE cannot be a tool; it is left out",
-        "GET /b: the reference other.yaml#/p cannot be followed: it leaves the document; bundle its files into one; "
-        "it is left out",
+        "GET /b: the reference other.yaml#/p cannot be followed: it leads to nothing that belongs to the document; "
+        "bundle its files into one; it is left out",
         "GET /c: its server is https://other.example; add the document again with that base URL; it is left out",
         "GET /d: the parameter x in 'query' has an unsupported name, style or content; it is left out",
         "GET /f/{id}: the parameter id in 'path' has an unsupported name, style or content; it is left out",
@@ -370,6 +370,62 @@ async def test_errors_have_the_status_and_a_short_body() -> None:
 
 
 # ------------------------------------------------------------------------------------------ whose credentials
+
+SCHEMES = {
+    "key": {"type": "apiKey", "in": "header", "name": "X-Trace"},
+    "asked": {"type": "apiKey", "in": "query", "name": "api_key"},
+    "kept": {"type": "apiKey", "in": "cookie", "name": "sid"},
+    "basic": {"type": "http", "scheme": "Basic"},
+    "bearer": {"type": "http", "scheme": "bearer"},
+    "login": {"$ref": "#/components/x-login"},
+    "digest": {"type": "http", "scheme": "digest"},
+}
+
+
+async def test_security_schemes_of_the_document_say_where_credentials_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first requirement whose schemes all have a credential; none where the document asks for none."""
+    monkeypatch.setenv("SHOP_SECRET", "secret-012345")
+    given = document(security=[{"digest": []}, {"basic": []}])
+    given["components"] |= {"securitySchemes": SCHEMES, "x-login": {"type": "oauth2", "flows": {}}}
+    pets, pet = given["paths"]["/pets"], given["paths"]["/pets/{petId}"]
+    pets["get"]["security"] = [{}, {"key": [], "asked": [], "kept": []}]
+    pets["post"]["security"] = [{"login": ["write"]}]
+    pet["delete"]["security"] = []
+    pet["put"]["security"] = [{"digest": []}]
+    secret = "${SHOP_SECRET}"
+    security = {"key": secret, "asked": secret, "kept": secret, "basic": f"me:{secret}", "login": secret}
+    async with raw_server(lambda request: as_json({"path": request.path, **request.headers})) as api:
+        async with wire_to(served(api, given, security=security, prefix="a_"), MODERN) as wire:
+            tools = {tool["name"]: tool for tool in (await wire.result("tools/list"))["tools"]}
+            assert "X-Trace" not in tools["a_pets_list"]["inputSchema"]["properties"]
+            said = [await wire.call("a_pets_list", session="s"), await wire.call("a_addPet", body={"name": "x"})]
+            said += [await wire.call(f"a_{name}", petId="1") for name in ("get_pets_by_petId", "removePet", "read_pet")]
+    listed, added, read, *without = api.asked
+    assert listed.headers["x-trace"] == "secret-012345"
+    assert listed.headers["cookie"] == "session=s; sid=secret-012345"
+    assert listed.path == "/v2/pets?api_key=secret-012345"
+    assert added.headers["authorization"] == "Bearer secret-012345"
+    basic = base64.b64encode(b"me:secret-012345").decode()
+    assert read.headers["authorization"] == f"Basic {basic}"
+    assert not any("authorization" in each.headers for each in without)
+    assert "012345" not in json.dumps(said)
+    assert basic not in json.dumps(said)
+
+
+@pytest.mark.parametrize(
+    ("security", "said"),
+    [
+        ({"keys": "x"}, "has no scheme keys; it has: key, asked, kept, basic, bearer, digest"),
+        ({"digest": "x"}, "the scheme digest is http digest; use headers"),
+        ({"key": "a\nb"}, "security, key: the value of X-Trace must not contain line breaks"),
+        ({"key": "${NOT_SET}"}, "NOT_SET is not set"),
+    ],
+)
+def test_credentials_that_cannot_be_sent_are_refused(security: dict[str, str], said: str) -> None:
+    given = document()
+    given["components"]["securitySchemes"] = SCHEMES
+    with pytest.raises(ConfigurationError, match=said):
+        served("https://pets.example", given, security=security)
 
 
 async def test_credentials_are_by_reference_and_never_come_back(

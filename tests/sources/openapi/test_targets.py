@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import subprocess
 from pathlib import Path
@@ -9,13 +10,15 @@ from typing import Any
 
 import pytest
 from conftest import Child
-from support.raw_http import as_json, raw_server
-from support.wires import MODERN, memory_wire, process_wire
+from support.raw_http import as_json, raw_server, reply
+from support.wires import LEGACY, MODERN, memory_wire, process_wire
 
 from mcpd import Server
 from mcpd.errors import ConfigurationError
 from mcpd.sources.folder import Folder
 from mcpd.sources.lookup import folder_at
+from mcpd.sources.openapi.source import serve
+from mcpd.sources.watch import Watched
 
 pytestmark = pytest.mark.medium
 
@@ -54,6 +57,80 @@ async def test_a_document_is_read_from_a_url_and_names_its_server(child: Child, 
         for target in (f"{api.url}/docs/tiny.json", f"openapi:{api.url}/docs"):
             async with process_wire(child, target, version=MODERN) as wire:
                 assert (await wire.call("first"))["structuredContent"] == {"ok": "/api/v2/a"}
+
+
+PARTS = {
+    "api.yaml": "openapi: 3.1.0\ninfo: {title: T, version: '1'}\npaths:\n  /pets: {$ref: paths/pets.yaml}\n"
+    "components: {schemas: {Id: {type: integer}}}\n",
+    "paths/pets.yaml": "post:\n  operationId: add\n  requestBody: {$ref: '../shared.json#/body'}\n  responses: {}\n",
+    "shared.json": '{"body": {"content": {"application/json": {"schema": {"$ref": "schemas/a%20pet.yaml"}}}}}',
+    "schemas/a pet.yaml": "type: object\nproperties:\n  id: {$ref: '../api.yaml#/components/schemas/Id'}\n"
+    "  parent: {$ref: '#'}\n",
+}
+
+
+def in_files(folder: Path) -> None:
+    for name, text in PARTS.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+
+
+async def test_a_document_may_have_several_files(tmp_path: Path) -> None:
+    """Below its folder, or at its own server; they refer to each other, and back."""
+    in_files(tmp_path)
+
+    def file(asked: Any) -> bytes:
+        return reply(200, PARTS[asked.path.removeprefix("/docs/").replace("%20", " ")].encode())
+
+    async with raw_server(file) as api:
+        schemas = []
+        for place in (str(tmp_path / "api.yaml"), f"{api.url}/docs/api.yaml"):
+            server = Server("parts")
+            await asyncio.to_thread(server.add_openapi, place, base="https://pets.example")
+            async with memory_wire(server, MODERN) as wire:
+                (tool,) = (await wire.result("tools/list"))["tools"]
+            schemas.append(tool["inputSchema"])
+            await server.aclose()
+    assert schemas[0] == schemas[1]
+    assert schemas[0]["properties"]["body"]["properties"]["id"] == {"type": "integer"}
+    assert len(api.asked) == len(PARTS)
+
+
+async def test_a_changed_document_is_read_again(tmp_path: Path) -> None:
+    """Each of its files counts. While one cannot be read, the tools stay as they were."""
+    in_files(tmp_path)
+    served = serve(str(tmp_path / "api.yaml"), {"base": "https://pets.example"})
+    watched: Watched = served
+    assert sorted(watched.files()) == sorted(str(tmp_path / name) for name in PARTS)
+    assert set(watched.folders()) == {str(tmp_path), str(tmp_path / "paths"), str(tmp_path / "schemas")}
+    async with memory_wire(served.server, MODERN) as wire:
+
+        async def listed() -> list[str]:
+            return [tool["name"] for tool in (await wire.result("tools/list"))["tools"]]
+
+        assert await listed() == ["add"]
+        (tmp_path / "paths" / "pets.yaml").write_text(PARTS["paths/pets.yaml"].replace("add", "create"))
+        assert watched.concerns(str(tmp_path / "paths" / "pets.yaml"))
+        watched.refresh({str(tmp_path / "paths" / "pets.yaml")})
+        assert await listed() == ["create"]
+        (tmp_path / "api.yaml").write_text("openapi: [")
+        with pytest.raises(ConfigurationError, match="neither JSON nor YAML"):
+            watched.refresh({str(tmp_path / "api.yaml")})
+        assert await listed() == ["create"]
+    await served.server.aclose()
+
+
+@pytest.mark.parametrize("target", ["tiny.json", "."])
+async def test_a_served_document_is_loaded_again(target: str, child: Child, tmp_path: Path) -> None:
+    written(tmp_path)
+    (tmp_path / "mcpd.toml").write_text('[openapi.tiny]\ndocument = "tiny.json"\nbase = "http://x"\nprefix = ""\n')
+    options = ("--base", "http://x") if target != "." else ()
+    async with process_wire(child, target, *options, version=LEGACY[-1], cwd=tmp_path) as wire:
+        assert len((await wire.result("tools/list"))["tools"]) == 2
+        del (paths := dict(DOCUMENT["paths"]))["/a"]
+        written(tmp_path, paths=paths)
+        assert (await wire.receive())["method"] == "notifications/tools/list_changed"
+        assert [tool["name"] for tool in (await wire.result("tools/list"))["tools"]] == ["second"]
 
 
 def run(child: Child, folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
