@@ -16,8 +16,6 @@ from hashlib import blake2b, sha256
 from pathlib import Path
 from tempfile import mkstemp
 from typing import TYPE_CHECKING, Any
-from hashlib import blake2b
-from typing import TYPE_CHECKING
 
 from msgspec import Raw, Struct
 from msgspec.json import Encoder, decode, encode
@@ -92,7 +90,6 @@ def save(target: Target, manifest: Manifest) -> None:
     path = path_for(target)
     if path is None:
         return
-    from tempfile import mkstemp  # most starts write nothing
 
     try:
         folder = os.path.dirname(path)
