@@ -22,7 +22,7 @@ CORE = {"anyio", "click", "msgspec", "websockets"}
 # What extras bring, and the few files that may import each.
 EXTRAS: dict[str, set[str]] = {
     "aiohttp": {"auth", "client", "sources"},
-    "cryptography": {"auth"},
+    "cryptography": {"auth", "server"},
     "docutils": {"sources"},
     "html_to_markdown": {"sources"},
     "httptools": {"server"},
