@@ -115,6 +115,12 @@ if TYPE_CHECKING:
         Found as Found,
     )
     from mcpd.server.extensions.events.settings import Events as Events
+    from mcpd.server.extensions.files.file import (
+        Accept as Accept,
+        File as File,
+        SyncFile as SyncFile,
+    )
+    from mcpd.server.extensions.files.settings import FileSettings as FileSettings
     from mcpd.server.extensions.tasks.authors import TaskInfo as TaskInfo
     from mcpd.server.extensions.tasks.settings import TaskSettings as TaskSettings
     from mcpd.server.extensions.ui.results import (
@@ -187,6 +193,8 @@ _NAMES = {
     "mcpd.server.extensions.catalogue": ("Catalogue",),
     "mcpd.server.extensions.events.declare": ("Batch", "EventContext", "Found"),
     "mcpd.server.extensions.events.settings": ("Events",),
+    "mcpd.server.extensions.files.file": ("Accept", "File", "SyncFile"),
+    "mcpd.server.extensions.files.settings": ("FileSettings",),
     "mcpd.server.extensions.tasks.authors": ("TaskInfo",),
     "mcpd.server.extensions.tasks.settings": ("TaskSettings",),
     "mcpd.server.extensions.ui.results": ("ViewResult", "view_result"),

@@ -43,6 +43,7 @@ EXTRAS: dict[str, set[str]] = {
     "rapidfuzz": {"sources"},
     "pytest": {"testing"},
     "redis": {"server"},
+    "fsspec": {"server"},
     "referencing": {"sources"},
     "ruamel": {"cli"},
     "selectolax": {"sources", "apps"},
@@ -95,6 +96,7 @@ def test_pyproject_names_the_same_four() -> None:
         "client",
         "compat",
         "docs",
+        "files",
         "http",
         "install",
         "otel",
@@ -220,7 +222,7 @@ OURS_NOT_FOR_STDIO = {
     "mcpd.protocol.types.interaction", "mcpd.protocol.wire.headers",
 }  # fmt: skip
 # And what servers need none of whose functions takes a Context.
-NOT_FOR_PLAIN_SERVERS = {"mcpd.server.context.context"}
+NOT_FOR_PLAIN_SERVERS = {"mcpd.server.context.context", "mcpd.server.extensions.files"}
 
 PLAIN_SERVER = """
 from mcpd import Server

@@ -13,7 +13,7 @@ RULES = tomllib.loads((REPOSITORY / "docs" / "rules.toml").read_text(encoding="u
 CASES = tomllib.loads((REPOSITORY / "conformance" / "seeds" / "mcp_apps.toml").read_text(encoding="utf-8"))
 DECISIONS = {f"D{int(path.stem[1:])}" for path in (REPOSITORY / "docs" / "decisions").glob("D*.md")}
 
-_RULE = re.compile(r"\b(?:S2[56]-\d{3}|APP-[SHXV]-\d{2}|(?:AUTH|TASK|PROC|SCALE|OBS|ATT|MNT|EVT)-\d{2,3})\b")
+_RULE = re.compile(r"\b(?:S2[56]-\d{3}|APP-[SHXV]-\d{2}|(?:AUTH|TASK|PROC|SCALE|OBS|ATT|MNT|EVT|FIL)-\d{2,3})\b")
 _CASE = re.compile(r"\bmcp-apps-[a-z]+-\d{2}\b")
 _DECISION = re.compile(r"\bD(?:[1-9]|1\d)\b(?!\.)")
 

@@ -16,7 +16,7 @@ import re
 import socket
 import ssl
 from base64 import b64encode
-from collections.abc import Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, Literal
 from urllib.parse import quote_plus
 from urllib.request import getproxies, proxy_bypass
@@ -116,6 +116,7 @@ async def fetch(
     limits: Limits = _DEFAULTS,
     tls: ssl.SSLContext | None = None,
     proxies: bool = True,
+    into: Callable[[bytes], Awaitable[None]] | None = None,
 ) -> Response:
     """Send one request and return the response, whatever its status. Only a GET follows redirects.
 
@@ -124,6 +125,7 @@ async def fetch(
         reach: Allows private or loopback addresses; the latter also allows http. See `reach_from`.
         tls: For servers with private certificates.
         proxies: Whether to use the proxy of the environment.
+        into: Receives the parts of a body with status 200 instead of the response.
 
     Headers with credentials are sent to the origin of `url` only. Raises FetchError.
     """
@@ -132,7 +134,9 @@ async def fetch(
     try:
         async with asyncio.timeout(limits.seconds):
             for _ in range(limits.redirects + 1):
-                response = await _request(target, what, method, fields, body, reach, limits, tls, proxies=proxies)
+                response = await _request(
+                    target, what, method, fields, body, reach, limits, tls, proxies=proxies, into=into
+                )
                 if response.status not in _REDIRECTS:
                     return response
 
@@ -217,6 +221,7 @@ async def _request(
     tls: ssl.SSLContext | None,
     *,
     proxies: bool,
+    into: Callable[[bytes], Awaitable[None]] | None,
 ) -> Response:
     # Send one request, if its URL is permitted.
     target = _parsed_url(url, what)
@@ -244,7 +249,7 @@ async def _request(
         ) as session:
             sent = session.request(method, target, data=body, headers=fields, allow_redirects=False, proxy=proxy)
             async with sent as answer:
-                content = await _read(answer, url, what, limits)
+                content = await _read(answer, url, what, limits, into if answer.status == 200 else None)
                 return Response(answer.status, tuple(answer.headers.items()), content, url)
     except TimeoutError:
         raise
@@ -252,7 +257,13 @@ async def _request(
         raise FetchError(what, url, _reason_of(error)) from None
 
 
-async def _read(answer: aiohttp.ClientResponse, url: str, what: str, limits: Limits) -> bytes:
+async def _read(
+    answer: aiohttp.ClientResponse,
+    url: str,
+    what: str,
+    limits: Limits,
+    into: Callable[[bytes], Awaitable[None]] | None,
+) -> bytes:
     # Read the body within the limits.
     coding = answer.headers.get("Content-Encoding", "identity").strip().lower()
     if coding not in ("", "identity"):
@@ -264,11 +275,15 @@ async def _read(answer: aiohttp.ClientResponse, url: str, what: str, limits: Lim
     if (answer.content_length or 0) > limits.max_bytes:
         raise too_large
 
-    content = bytearray()
+    content, size = bytearray(), 0
     async for part in answer.content.iter_any():
-        content += part
-        if len(content) > limits.max_bytes:
+        size += len(part)
+        if size > limits.max_bytes:
             raise too_large
+        if into is None:
+            content += part
+        else:
+            await into(part)
     return bytes(content)
 
 

@@ -56,6 +56,7 @@ from .limits import Faults
 from .link import ServerLink
 from .results import plain_value, read_list, typed_value
 from .session import ClientSession, OnProgress
+from .targets.named import UrlTarget
 
 if TYPE_CHECKING:
     from mcpd.protocol.types.events import EventType
@@ -269,12 +270,19 @@ class Client(ServerLink, ServerDetails, ToolCalls):
         """Call a tool. `on_progress` receives progress, total and message; `timeout` is in seconds, None for no limit.
 
         If the server makes a task of the call, its result is awaited, and the task is cancelled if this call is
-        cancelled. A tool that failed returns a result with `is_error`. Raises RemoteError if the call was refused or
+        cancelled. A `Path` for a parameter that takes a file sends the file; see docs/files.md. A tool that failed
+        returns a result with `is_error`. Raises RemoteError if the call was refused or
         its task failed, TaskCancelled, and ResultMismatch, which has the result, if it does not fit the tool's output
         schema.
         """
         if self._session.server_capabilities.tools is None:
             self._require("tools", "tools/call")
+        if arguments.__class__ is dict:
+            for value in arguments.values():
+                # Without calling a function, because few calls have such a value.
+                if value.__class__ is list or hasattr(value, "__fspath__"):
+                    arguments = await self._with_files(name, arguments)
+                    break
         params = {"name": name, "arguments": {} if arguments is None else arguments}
         seconds = self.timeout if timeout == "default" else timeout
         try:
@@ -304,6 +312,15 @@ class Client(ServerLink, ServerDetails, ToolCalls):
             if (problem := checks.problem(name, result)) is not None:
                 raise ResultMismatch(name, problem, result)
         return result
+
+    async def _with_files(self, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
+        from .files import has_paths, with_files  # few programs send files
+
+        if not has_paths(arguments):
+            return arguments
+        tool = next((each for each in await self.list_tools() if each.name == name), None)
+        is_local = not isinstance(self._target, UrlTarget)
+        return await with_files(arguments, tool, is_local=is_local)
 
     async def start_tool(
         self,

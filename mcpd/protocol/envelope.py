@@ -139,6 +139,11 @@ class ClientIdentity:
                 return None
         return self._info
 
+    @property
+    def is_of_request(self) -> bool:
+        """Whether the client described itself with this request, and not once for a session."""
+        return self._raw_capabilities is not NO_JSON
+
     def copy(self) -> ClientIdentity:
         """Return a copy that the caller may change."""
         from copy import deepcopy  # noqa: PLC0415  # few tools ask, and this costs start-up

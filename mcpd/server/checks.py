@@ -55,6 +55,7 @@ def advise(catalog: Catalog) -> Iterator[Problem]:
         if isinstance(entry, FunctionTool):
             yield from _of_function(where, entry.callee, has_schema=entry.callee.parameters == ())
             yield from _of_result(where, entry.callee)
+            yield from _of_base64(where, entry.callee)
 
     yield from list_problems([entry.key for entry in catalog.tools])
     if len(catalog.prompts):
@@ -107,6 +108,23 @@ def _of_schemas(where: str, entry: ToolEntry) -> Iterator[Problem]:
     except Exception:  # reported elsewhere
         return
     yield from input_schema_problems(where, listed.get("inputSchema"))
+
+
+def _of_base64(where: str, callee: Any) -> Iterator[Problem]:
+    # A model copies a file into such an argument character by character.
+    try:
+        properties = callee.input_schema.get("properties") or {}
+    except Exception:  # reported elsewhere
+        return
+    for name, schema in properties.items():
+        is_text = isinstance(schema, dict) and schema.get("type") == "string" and "enum" not in schema
+        if (
+            is_text
+            and "base64" in f"{name} {schema.get('description', '')} {schema.get('contentEncoding', '')}".lower()
+        ):
+            yield warning(
+                where, f"{name}: a model would write the whole file as base64; take a File instead: {name}: mcpd.File"
+            )
 
 
 def summary(problems: Sequence[Problem]) -> str:

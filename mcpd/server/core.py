@@ -21,7 +21,7 @@ from mcpd.server.context.exchange import Handler
 from mcpd.server.dispatcher.announcer import Announcer
 from mcpd.server.dispatcher.connection import NotificationListener
 from mcpd.server.extensions.base import Extension
-from mcpd.server.extensions.builtin import make_extensions
+from mcpd.server.extensions.builtin import make_extension, make_extensions
 from mcpd.server.functions.results import to_builtins
 from mcpd.server.handlers.methods import OpenTable, bind as bind_handlers
 from mcpd.server.registry.catalog import Catalog
@@ -104,7 +104,7 @@ class ServerCore:
         self._methods = ExtensionMethods(self.handlers.put, self._listen)
         self._connections = Announcer(change_bus)
         self._state_keys = state_keys_of(state_key)
-        self._codec_getter = self._get_state_codec  # one bound method for all connections
+        self._codec_getter = self.state_codec  # one bound method for all connections
         self._observers = tuple(observers)
         self._roots_functions: list[Callable[..., Any]] = []
         self._routes: list[Route] = []
@@ -114,6 +114,7 @@ class ServerCore:
             self._use_lifespan(lifespan)
         self.protect(self.authenticate)
         self.catalog.on_change = self._connections.changed
+        self.catalog.need = self.need
         self._identity_meta = result_meta(self.identity)
         for extension in (*make_extensions(extension_options), *extensions):
             self.add_extension(extension)
@@ -146,6 +147,12 @@ class ServerCore:
             raise RegistrationError(f"the server already has an extension {extension.id!r}")
         self.extensions[extension.id] = extension
         extension.bind(self)
+
+    def need(self, id: str) -> Extension:
+        """Return a built-in extension, which is added now if the server does not have it yet."""
+        if id not in self.extensions:
+            self.add_extension(make_extension(id))
+        return self.extensions[id]
 
     def announce(self, extension: Extension) -> None:
         """Offer an extension as it is now. Extensions call this when their settings or methods have changed."""
@@ -311,7 +318,8 @@ class ServerCore:
         entry = self.catalog.tools.find_enabled(tool)
         return () if entry is None else entry.mirrors
 
-    def _get_state_codec(self) -> RequestStateCodec:
+    def state_codec(self) -> RequestStateCodec:
+        """Return the codec of sealed values, made when it is first needed."""
         if self._state_codec is None:
             from mcpd.server.context.request_state import RequestStateCodec  # few servers ask anything of their clients
 

@@ -5,6 +5,7 @@ Checks the author's options, and names what is wrong. Has no access to the serve
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +26,7 @@ from mcpd.protocol.types.features import (
 )
 from mcpd.server.context.exchange import Exchange
 from mcpd.server.extensions.base import Extension, ResourceAddition
+from mcpd.server.extensions.builtin import FILES
 from mcpd.server.functions.annotations import Function
 from mcpd.server.functions.signature import Callee, bind
 from mcpd.server.registry.catalog import Catalog
@@ -36,8 +38,9 @@ from .context import context_type
 from .metadata import checked, checked_seconds, hinted, hints_of, icons_of, meta_of, offer, tagged
 
 if TYPE_CHECKING:
+    from mcpd.server.extensions.files.callee import FileTool
+    from mcpd.server.extensions.files.extension import FilesExtension
     from mcpd.server.functions.json_schema import SchemaCallee
-    from mcpd.server.processes.callee import ProcessCallee
     from mcpd.server.registry.caching import CacheHint
     from mcpd.server.registry.options import DescribedPrompt, DescribedResource
     from mcpd.server.registry.prompts import FunctionPrompt
@@ -59,7 +62,6 @@ def tool_entry(
     )
     name = _checked_name(options.get("name") or bound.name)
     where = f"tool {name!r}"
-    callee: Callee | SchemaCallee | ProcessCallee
     callee, check_output = _with_schemas(where, function, bound, options)
     described = _described(options, bound, where)
     meta = hinted(described.pop("meta"), options, where)
@@ -67,6 +69,8 @@ def tool_entry(
     # Extensions take their own keys out of `meta`.
     added = ((extension.id, extension.tool(name, own.get(extension.id, {}), meta)) for extension in installed)
     additions = {id: addition for id, addition in added if addition is not None}
+    if (files := _files_of(catalog, bound, name, where, options)) is not None:
+        additions[FILES], callee, meta = files, files.callee, files.callee.hints(meta)
     output_schema = options.get("output_schema")
     executions = (getattr(addition, "execution", None) for addition in additions.values())
 
@@ -110,9 +114,24 @@ def tool_entry(
 _OF_PROCESSES = ("memory", "calls", "process_start")
 
 
+def _files_of(catalog: Catalog, bound: Callee, name: str, where: str, options: ToolOptions) -> FileTool | None:
+    if "mcpd.server.extensions.files.file" not in sys.modules:  # no function is annotated with `File`
+        return None
+    from mcpd.server.extensions.files.callee import RETURNED, file_tool
+
+    files = file_tool(bound, name, where, catalog.need)
+    if files is not None and (options.get("process") or options.get("input_schema") is not None):
+        raise RegistrationError(f"{where}: a tool with process=True or input_schema=… cannot have a File")
+    extension: FilesExtension | None = None if files is None or not files.returns_files else catalog.need(FILES)
+    if extension is not None and catalog.templates.get(RETURNED, frozenset()) is None:
+        entry = resource_entry(catalog, (), RETURNED, extension.returned, {"name": "returned-files"})
+        catalog.templates.add(entry)  # type: ignore[arg-type]  # its URI has variables
+    return files
+
+
 def _with_schemas(
     where: str, function: Function, callee: Callee, options: ToolOptions
-) -> tuple[Callee | SchemaCallee, Callable[[Any], list[str]] | None]:
+) -> tuple[Any, Callable[[Any], list[str]] | None]:
     input_schema, output_schema = options.get("input_schema"), options.get("output_schema")
     if input_schema is None and output_schema is None:
         return callee, None

@@ -118,6 +118,9 @@ class Served(Protocol):
     def work(self) -> Ending | None:
         """The work that goes on without a call."""
 
+    def routes(self, endpoint: str, public_url: str) -> Sequence[Route]:
+        """Return the routes beside the endpoint's path."""
+
     def share(self, backplane: Backplane) -> None:
         """Several processes serve together."""
 

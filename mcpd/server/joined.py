@@ -127,7 +127,7 @@ def join(servers: Sequence[Server]) -> Server:
     joined._state_keys = next((server._state_keys for server in servers if server._state_keys), joined._state_keys)
     for name, server in names.items():
         for id, extension in server.extensions.items():
-            joined.extensions[id].joined(extension)
+            joined.need(id).joined(extension)
         # Subscribers of their resources are subscribers here.
         server._connections = joined._connections
         _refresh(joined, name, server)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeVar, overload
 from urllib.parse import parse_qsl
@@ -95,6 +95,11 @@ _METHOD = re.compile(r"[A-Z][A-Z-]{0,30}").fullmatch
 _PARAMETER = re.compile(r"\{([^{}]*)\}")
 
 
+async def _no_parts() -> AsyncIterator[bytes]:
+    for part in tuple[bytes]():
+        yield part
+
+
 class RouteRequest(Struct, eq=False, kw_only=True):
     """A request to a route, with its whole body.
 
@@ -102,7 +107,8 @@ class RouteRequest(Struct, eq=False, kw_only=True):
     `headers` can be looked up in any case and include credentials; repeated headers are joined by commas. `body` is
     limited to the size of a message to the endpoint. `user` is the sender, ANONYMOUS on a public route; `client` is its
     address, "" if unknown; `scheme` is http or https, as far as the server knows; `lifespan` is the value of the
-    server's lifespan.
+    server's lifespan. `principal` is the id to which sessions are bound; `parts()` is the body of a route that
+    streams, whose `body` is empty.
     """
 
     method: str
@@ -116,6 +122,8 @@ class RouteRequest(Struct, eq=False, kw_only=True):
     root_path: str = ""
     scheme: str = "http"
     lifespan: Any = None
+    principal: str = ""
+    parts: Callable[[], AsyncIterator[bytes]] = _no_parts
 
     @property
     def query(self) -> dict[str, str]:
@@ -156,12 +164,13 @@ class Route:
     """A path and its function, plain or async, which takes a RouteRequest or nothing.
 
     `{name}` in `path` matches one segment. GET includes HEAD. A `public` route requires no authorization; `any_origin`
-    lets every web page read it, by CORS. `max_body_bytes` is for a limit below the endpoint's. Raises RegistrationError
+    lets every web page read it, by CORS. `max_body_bytes` is for a limit below the endpoint's. A route that `streams`
+    reads its body itself, in parts and without a limit. Raises RegistrationError
     for a route that cannot be served.
     """
 
     __slots__ = ("any_origin", "between", "function", "is_async", "max_body_bytes", "methods", "path", "public",
-                 "takes_request", "_names")  # fmt: skip
+                 "streams", "takes_request", "_names")  # fmt: skip
 
     def __init__(
         self,
@@ -172,6 +181,7 @@ class Route:
         public: bool = False,
         any_origin: bool = False,
         max_body_bytes: int | None = None,
+        streams: bool = False,
     ) -> None:
         where = f"route {path!r}"
         if not str(path).startswith("/") or any(c in path for c in "?#\\ "):
@@ -190,6 +200,7 @@ class Route:
         self.public = public
         self.any_origin = any_origin
         self.max_body_bytes = max_body_bytes
+        self.streams = streams
         # The texts around its parameters; None without parameters.
         self.between, self._names = _parts_of(path, where)
         self.is_async = _is_async(function)

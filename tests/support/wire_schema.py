@@ -145,6 +145,8 @@ def _validate_result(schema: _Schema, direction: Direction, result: Any, method:
                 raise SchemaViolation(f"{schema.version} {name}: neither inputRequests nor requestState (S26-088)")
         elif result_type == "task" and method == "tools/call":
             name = "CreateTaskResult"
+        elif result_type == "upload_required" and method == "tools/call":
+            return "upload_required"  # a draft without a schema; `tests/server/extensions/test_files.py` checks it
         elif result_type != "complete":
             raise SchemaViolation(f"{schema.version} {name}: resultType {result_type!r} for {method} (S26-006)")
     elif isinstance(result.get("task"), dict) and "CreateTaskResult" in schema.definitions:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from datetime import datetime
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -134,9 +135,25 @@ def find_tool(tools: Sequence[Tool], name: str) -> Tool | None:
     return found
 
 
+def _read_arguments(given: Any, schema: Schema, tool: Tool | None) -> dict[str, Any]:
+    # A file for a parameter that takes one stays a path, for the client to send in the best way.
+    from mcpd.client.files import file_parameters  # few tools take files
+
+    names = file_parameters(tool)
+    files = [each for each in given if each.file not in ("", "-") and not each.is_json and each.name in names]
+    arguments = arguments_of([each for each in given if each not in files], schema)
+    for each in files:
+        path = Path(each.file)
+        if "array" in schema.properties[each.name].types:
+            arguments.setdefault(each.name, []).append(path)
+        else:
+            arguments[each.name] = path
+    return arguments
+
+
 async def _arguments(terminal: Terminal, given: Any, tool: Tool | None, name: str, *, asks_all: bool) -> dict[str, Any]:
     schema = read_schema(None if tool is None else tool.input_schema)
-    arguments = arguments_of(given, schema)
+    arguments = _read_arguments(given, schema, tool)
     names = [key for key in (schema.properties if asks_all else schema.required) if key not in arguments]
     if not names:
         return arguments
@@ -287,7 +304,7 @@ class _Watcher:
         try:
             tool = find_tool(await client.list_tools(), name)
             schema = read_schema(None if tool is None else tool.input_schema)
-            return name, arguments_of(read_words(words[1:]), schema)
+            return name, _read_arguments(read_words(words[1:]), schema, tool)
         except WrongUse as error:
             raise WrongUse(f"--call: {error}") from None
 

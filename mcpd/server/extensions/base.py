@@ -29,10 +29,12 @@ if TYPE_CHECKING:
     from mcpd.protocol.observer import Observer
     from mcpd.server.backplane.base import Backplane
     from mcpd.server.context.context import Context
+    from mcpd.server.context.request_state import RequestStateCodec
     from mcpd.server.handlers.methods import HandlerTable
     from mcpd.server.lifespan import Lifespan
     from mcpd.server.observe.report import MountStatus
     from mcpd.server.registry.entries import Problem, ResourceEntry
+    from mcpd.transports.routes import Route
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -87,6 +89,9 @@ class ExtensionHost(Protocol):
 
     def resource_updated(self, uri: str) -> None:
         """Notify the subscribers of a resource that it has changed."""
+
+    def state_codec(self) -> RequestStateCodec:
+        """Return the codec of sealed values."""
 
 
 class Extension:
@@ -255,6 +260,10 @@ class Extension:
             setattr(self, name, value)
 
     # -- serving -----------------------------------------------------------------------------
+
+    def routes(self, endpoint: str, public_url: str) -> Sequence[Route]:
+        """Return the HTTP routes beside the endpoint's path; `public_url` is its whole URL, "" if unknown."""
+        return ()
 
     def share(self, backplane: Backplane) -> None:
         """Several processes serve together, on this backplane. Called before `start`."""

@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from .base import Extension
 
 
+FILES = "io.modelcontextprotocol/files"
+FILE_PARAMS = "openai/fileParams"
+
+
 class BuiltIn(Struct, frozen=True):
     """One extension of mcpd. Classes are named `module:name`, relative to this package."""
 
@@ -26,6 +30,9 @@ class BuiltIn(Struct, frozen=True):
     options: str = ""
     # Further environment variables for the help, as (`NAME=value`, effect).
     environment: tuple[tuple[str, str], ...] = ()
+    # The options of `Server(…)` that need it. With any, it is loaded for one of them, or for the first tool that needs
+    # it, and not with every server.
+    wanted_by: tuple[str, ...] = ()
 
     def load_options(self) -> Any:
         """Import the TypedDict of the options; None without options."""
@@ -49,6 +56,12 @@ BUILT_IN = (
         extension="tasks.extension:TasksExtension",
         options="options:TasksServerOptions",
     ),
+    BuiltIn(
+        FILES,
+        extension="files.extension:FilesExtension",
+        options="options:FilesServerOptions",
+        wanted_by=("file_limits", "files", "allow_path"),
+    ),
 )
 
 
@@ -57,6 +70,8 @@ def make_extensions(options: Mapping[str, Any]) -> list[Extension]:
     left = dict(options)
     made = []
     for row in BUILT_IN:
+        if row.wanted_by and left.keys().isdisjoint(row.wanted_by):
+            continue
         extension: Any = row.load_class()
         names = extension.__init__.__kwdefaults__ or {}
         made.append(extension(**{name: left.pop(name) for name in names if name in left}))
@@ -64,6 +79,11 @@ def make_extensions(options: Mapping[str, Any]) -> list[Extension]:
         # Like Python: the options of a server are ordinary keyword arguments.
         raise TypeError(f"Server.__init__() got an unexpected keyword argument {next(iter(left))!r}")
     return made
+
+
+def make_extension(id: str) -> Extension:
+    """Create one extension with its default options."""
+    return next(row for row in BUILT_IN if row.id == id).load_class()()  # type: ignore[call-arg]
 
 
 class ConstructorSignature:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Annotated, Any, Literal, TypedDict, get_args
 
+from mcpd.server.extensions.files.settings import FileSettings
 from mcpd.server.extensions.tasks.settings import TaskMode, TaskSettings
 from mcpd.server.extensions.ui.constants import AppsMode
 from mcpd.server.extensions.ui.meta import Csp, Permissions, Visibility
@@ -104,11 +105,43 @@ class TaskToolOptions(TypedDict, total=False):
     """
 
 
-class BuiltInServeOptions(AppsServerOptions, TasksServeOptions, total=False):
+class FilesServeOptions(TypedDict, total=False):
+    """The options of `FilesExtension` that operators choose."""
+
+    files: Annotated[
+        str | None,
+        Option(
+            "--files",
+            "Files",
+            "Keep the files of calls in this folder, which several processes may share. Default: a temporary folder.",
+            "DIR",
+        ),
+    ]
+    """The folder of files."""
+    allow_path: Annotated[
+        tuple[str, ...],
+        Option(
+            "--allow-path",
+            "Files",
+            "Let clients on stdio name files below this folder by their paths. Can be repeated.",
+            "DIR",
+        ),
+    ]
+    """The folders whose files clients on stdio may name."""
+
+
+class FilesServerOptions(FilesServeOptions, total=False):
+    """The keyword arguments of `FilesExtension`, which has the defaults."""
+
+    file_limits: FileSettings | None
+    """The limits of files."""
+
+
+class BuiltInServeOptions(AppsServerOptions, TasksServeOptions, FilesServeOptions, total=False):
     """Options of `Server.run(…)`."""
 
 
-class BuiltInOptions(AppsServerOptions, TasksServerOptions, total=False):
+class BuiltInOptions(AppsServerOptions, TasksServerOptions, FilesServerOptions, total=False):
     """Options of `Server(…)`."""
 
 

@@ -39,6 +39,8 @@ def serve_options_of(extension: Extension) -> list[ServeOption]:
 def configure(installed: Mapping[str, Extension], options: Mapping[str, Mapping[str, Any]]) -> None:
     """Configure extensions by id with options for serving. Raises ConfigurationError."""
     for id, values in options.items():
+        if id not in installed and any(row.id == id and row.wanted_by for row in BUILT_IN):
+            continue  # no tool needs it
         if id not in installed:
             raise ConfigurationError(f"the server has no extension {id!r}; it has {', '.join(installed)}")
         known = [each.name for each in serve_options_of(installed[id])]

@@ -115,6 +115,11 @@ def _is_by_alias(kind: Any) -> bool:
     return getattr(kind, "model_config", {}).get("serialize_by_alias") is not False
 
 
+def is_own(kind: Any) -> bool:
+    """Return whether a class of mcpd, such as `File`, describes and reads itself."""
+    return hasattr(kind, "mcpd_schema") and hasattr(kind, "mcpd_read")
+
+
 def _is_path(kind: Any) -> bool:
     return isinstance(kind, type) and issubclass(kind, os.PathLike) and kind is not os.PathLike
 
@@ -174,6 +179,8 @@ def dec_hook(kind: Any, value: Any) -> Any:
         if not isinstance(value, str):
             raise ValueError("Expected `str`")
         return kind(value)
+    if is_own(kind):
+        return kind.mcpd_read(value)
     raise NotImplementedError(f"{kind.__qualname__} cannot be read from JSON; {_KNOWN}")
 
 
@@ -272,6 +279,8 @@ class Definitions:
     def hook(self, kind: type) -> Schema:
         if _is_path(kind):
             return {"type": "string", "format": "path"}
+        if is_own(kind):
+            return dict(kind.mcpd_schema)  # type: ignore[attr-defined]  # `is_own` has checked it
         if not is_model(kind):
             raise NotImplementedError
 
@@ -306,7 +315,9 @@ def problem(hint: Any) -> str | None:
     """Return why values of this type cannot be read from JSON or shown in a schema; None if they can."""
     try:
         for info in parts_of(types.type_info(hint), set()):
-            if isinstance(info, types.CustomType) and not (is_model(info.cls) or _is_path(info.cls)):
+            if isinstance(info, types.CustomType) and not (
+                is_model(info.cls) or _is_path(info.cls) or is_own(info.cls)
+            ):
                 return f"{getattr(info.cls, '__qualname__', info.cls)} cannot be read from JSON; {_KNOWN}"
             if isinstance(info, types.Field) and info.default is not msgspec.NODEFAULT:
                 # msgspec's schemas include defaults, so this one must be encodable.

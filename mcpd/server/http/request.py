@@ -6,7 +6,7 @@ This module knows HTTP and ASGI, and of MCP only that bodies are JSON-RPC. Heade
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, MutableMapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, MutableMapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -207,6 +207,17 @@ class HttpRequest:
                 break
 
         return b"".join(parts)
+
+    async def parts(self) -> AsyncIterator[bytes]:
+        """Yield the body as it arrives, for routes that store it. Raises ConnectionError if the client leaves."""
+        while True:
+            message = await self.receive()
+            if message["type"] != "http.request":
+                raise ConnectionError("the client left")
+            if part := message.get("body", b""):
+                yield part
+            if not message.get("more_body"):
+                return
 
     # -- responses ---------------------------------------------------------------------------
 

@@ -304,12 +304,14 @@ class Router:
             *_documents(guard, endpoint[0]),
             *_card_routes(core, server, guard, asks=find_sender is not None, endpoint=endpoint[0]),
         )
+        self._extensions = server.extensions
         self._endpoint = endpoint[0]
         self._exact: dict[str, list[Route]] = {}
         self._templates: list[Route] = []
         self._count = 0
         self._running: set[asyncio.Task[Any]] = set()
         self._stopped: set[asyncio.Task[Any]] = set()
+        self._build()  # extensions learn the endpoint
 
     def _not_found(self, request: HttpRequest) -> Refusal:
         # Return the refusal for an unknown path. It names the endpoint, including the mount point.
@@ -330,7 +332,7 @@ class Router:
         An exact path takes precedence over one with parameters, and the first route over later ones: first routes
         of the settings, then routes of the server, then built-in ones.
         """
-        if self._count != len(self._added) or not self._exact:
+        if self._count != self._total() or not self._exact:
             self._build()
         routes: dict[str, Route] = {}
         for route in self._exact.get(path, ()):
@@ -347,12 +349,18 @@ class Router:
     def _build(self) -> None:
         self._exact.clear()
         self._templates.clear()
-        self._count = len(self._added)
-        for route in (*self._core.settings.routes, *self._added, *self._own):
+        self._count = self._total()
+        url = checked_public_url(self._core.settings.public_url)
+        extra = [route for extension in self._extensions() for route in extension.routes(self._endpoint, url)]
+        for route in (*self._core.settings.routes, *self._added, *extra, *self._own):
             if route.between is None:
                 self._exact.setdefault(route.path, []).append(route)
             else:
                 self._templates.append(route)
+
+    def _total(self) -> int:
+        # A number that changes when an author or an extension has added routes.
+        return len(self._added) + len(list(self._extensions()))
 
     async def _is_alive(self) -> RouteResponse:
         return RouteResponse("ok\n")
@@ -409,7 +417,7 @@ class Router:
         settings = self._core.settings
         most = settings.max_body_bytes if route.max_body_bytes is None else route.max_body_bytes
         try:
-            body = await request.read(most, settings.body_timeout, self._core.owner)
+            body = b"" if route.streams else await request.read(most, settings.body_timeout, self._core.owner)
         except BadRequest as bad:
             # The unread part of the body would be parsed as the next request.
             refusal = unavailable(f"{bad}\n") if bad.status == 503 else Refusal(bad.status, f"{bad}\n")
@@ -424,11 +432,14 @@ class Router:
             await request.refuse(_FAILED)
             return
 
+        # The unread part of the body would be parsed as the next request.
+        close: tuple[Header, ...] = ((b"connection", b"close"),) if route.streams else ()
         if isinstance(answer, Refusal):
-            await request.refuse(answer)
+            await request.refuse(answer, close)
             return
 
         status, kind, content, fields = answer
+        fields += close
         if status in _EMPTY:
             await request.answer_empty(status, fields)
         else:
@@ -448,7 +459,9 @@ class Router:
         assert task is not None
         self._running.add(task)
         try:
-            arguments = (_route_request(request, route, body, lifespan),) if route.takes_request else ()
+            principal = self._core.principal(request)
+            asked = _route_request(request, route, body, lifespan, principal) if route.takes_request else None
+            arguments = () if asked is None else (asked,)
             if route.is_async:
                 return await route.function(*arguments)  # type: ignore[misc]
             caller = _Caller((request, self._core.owner(request)), request.path)
@@ -539,7 +552,7 @@ async def _refuse(request: HttpRequest, refusal: Refusal) -> None:
     await request.refuse(refusal)
 
 
-def _route_request(request: HttpRequest, route: Route, body: bytes, lifespan: Any) -> RouteRequest:
+def _route_request(request: HttpRequest, route: Route, body: bytes, lifespan: Any, principal: str) -> RouteRequest:
     scope = request.scope
     return RouteRequest(
         method=request.method,
@@ -553,6 +566,8 @@ def _route_request(request: HttpRequest, route: Route, body: bytes, lifespan: An
         root_path=scope.get("root_path") or "",
         scheme=scope.get("scheme") or "http",
         lifespan=lifespan,
+        principal=principal,
+        parts=request.parts,
     )
 
 

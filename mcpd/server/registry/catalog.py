@@ -76,6 +76,9 @@ class Catalog:
     # Called when the first entry or authenticator is guarded.
     on_guard: Callable[[], None] | None = None
 
+    need: Callable[[str], Any]
+    """Returns the extension with an id. A built-in one is added to the server if it is not there yet."""
+
     def __init__(self, identity: Implementation, instructions: str | None, page_size: int) -> None:
         self.identity = identity
         self.instructions = instructions

@@ -46,7 +46,9 @@ _AUDIO_TYPES = {".wav": "audio/wav", ".mp3": "audio/mpeg", ".ogg": "audio/ogg", 
 
 def is_content(kind: object) -> bool:
     """Return whether a return type is content already; such a tool has no output schema."""
-    return kind in BLOCKS or (isinstance(kind, type) and issubclass(kind, CallToolResult))
+    if kind in BLOCKS:
+        return True
+    return isinstance(kind, type) and (issubclass(kind, CallToolResult) or hasattr(kind, "mcpd_is_content"))
 
 
 def text(value: str) -> TextContent:

@@ -17,7 +17,7 @@ from msgspec.json import Decoder
 from mcpd.errors import McpdError, ProtocolError, RegistrationError, ToolError, as_told, forget_frames
 from mcpd.protocol.jsonrpc import MALFORMED, explain
 from mcpd.protocol.printable import printable
-from mcpd.protocol.types.base import NO_JSON
+from mcpd.protocol.types.base import NO_JSON, RawResult
 from mcpd.protocol.types.features import AnyValue, CallToolResult, TextContent, Tool
 from mcpd.server.context.exchange import Exchange
 from mcpd.server.context.peer import is_failure
@@ -91,7 +91,7 @@ class FunctionTool(Entry):
         def as_text(value: Any) -> Any:
             if isinstance(value, Coroutine):
                 return text_later(value)
-            if isinstance(value, CallToolResult):
+            if isinstance(value, (CallToolResult, RawResult)):
                 return value
             return structs.replace(tool_result(value, False), structured_content=UNSET)
 
@@ -111,6 +111,8 @@ class FunctionTool(Entry):
         for extension, added_meta in self.extension_meta.items():
             if extension in active:
                 added.update(added_meta.meta(active))
+                if (change := getattr(added_meta, "listed", None)) is not None:
+                    tool = change(tool)
         if not self.wraps_for.isdisjoint(active):
             from mcpd.protocol.versions.v2026 import object_schema  # few clients need this
 
@@ -140,6 +142,8 @@ class FunctionTool(Entry):
 
     def _result(self, value: Any, exchange: Exchange) -> CallToolResult:
         # Convert the return value to a result. Raises OutputError if it does not fit the output schema (S25-057).
+        if value.__class__ is RawResult:
+            return value  # type: ignore[return-value]  # an extension asks for another round
         if self._has_schema is None:  # schemas are made for the first result
             schema = self.tool.output_schema or self.callee.output_schema
             self._has_schema = schema is not None

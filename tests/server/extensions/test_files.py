@@ -1,0 +1,494 @@
+"""Files as arguments and results, as bytes through a transport: each way in, each limit, and who may read what.
+
+A scripted host stands in for Claude Code 2.1.332 (the extension) and for Codex (`openai/fileParams`). FIL-15 is a
+benchmark.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import os
+import re
+import subprocess
+import sys
+from base64 import b64encode, urlsafe_b64encode
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any
+from urllib.parse import urlsplit
+
+import pytest
+from support.clock import until
+from support.http_peer import Answer, Peer, Port, envelope, modern, post, request, serving
+from support.wires import MODERN, each_legacy, each_version, memory_wire
+
+from mcpd import Accept, Context, File, FileSettings, Principal, Refusal, Server, SyncFile
+from mcpd.errors import RegistrationError
+
+FILES = "io.modelcontextprotocol/files"
+HOST = {"extensions": {FILES: {"upload": {}}}}
+DATA = b"%PDF-1.7 " + b"page " * 2000
+
+
+def digest(data: bytes = DATA) -> str:
+    return urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
+
+
+def data_uri(data: bytes = DATA, name: str = "a.pdf", kind: str = "application/pdf") -> str:
+    return f"data:{kind};name={name};base64,{b64encode(data).decode()}"
+
+
+def a_server(folder: Path | None = None, authenticate: Any = None, **options: Any) -> Server:
+    limits = options.pop("limits", FileSettings())
+    files = None if folder is None else str(folder)
+    server = Server("files", file_limits=limits, files=files, authenticate=authenticate, **options)
+
+    @server.tool
+    async def describe(report: Annotated[File, Accept("application/pdf", max_bytes=40_000)]) -> dict[str, Any]:
+        """Describe a report."""
+        parts = [part async for part in report.chunks()]
+        data = await report.read()
+        assert b"".join(parts) == data
+        return {
+            "name": report.name, "type": report.mime_type, "size": report.size, "digest": report.digest,
+            "start": data[:8].decode(),
+        }  # fmt: skip
+
+    @server.tool
+    def count(files: list[SyncFile], extra: SyncFile | None = None) -> int:
+        return sum(len(file.read()) for file in files) + (0 if extra is None else len(extra.read()))
+
+    @server.tool
+    async def make(size: int) -> File:
+        return File.from_bytes(b"x" * size, name="made.txt")
+
+    return server
+
+
+SERVED = """
+from mcpd import File, Server
+
+server = Server("files")
+
+
+@server.tool
+async def size(report: File) -> int:
+    return report.size
+"""
+
+WANTED = {"name": "a.pdf", "type": "application/pdf", "size": len(DATA), "digest": digest(), "start": "%PDF-1.7"}
+
+
+def host_file(id: str = "file-1", data: bytes = DATA, **changed: Any) -> dict[str, Any]:
+    described = {"algorithm": "sha-256", "value": digest(data)}
+    file = {"id": id, "name": "a.pdf", "mimeType": "application/pdf", "size": len(data), "digest": described}
+    return {**file, **changed}
+
+
+async def call(port: Port, tool: str, arguments: Mapping[str, Any], *, token: str = "", **more: Any) -> Any:
+    """The result of a call as the scripted host sends it."""
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    params = {"name": tool, "arguments": dict(arguments), **more}
+    answer = await port.ask(modern("tools/call", params, headers, meta=envelope(HOST)))
+    (message,) = answer.messages
+    return message.get("result") or message
+
+
+async def put(port: Port, url: str, data: bytes, token: str = "") -> Answer:
+    headers = [("Authorization", f"Bearer {token}")] if token else []
+    return await port.ask(request("PUT", urlsplit(url).path, headers, data))
+
+
+async def ask_upload(port: Port, data: bytes = DATA, token: str = "", **changed: Any) -> dict[str, Any]:
+    body = {"name": "a.pdf", "mimeType": "application/pdf", "size": len(data), **changed}
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    answer = await port.ask(post(body, headers, path="/mcp/files"))
+    assert answer.status == 201, answer.text
+    return dict(answer.json)
+
+
+def left_in(folder: Path) -> list[str]:
+    """The files below a folder, besides the marks of used tickets."""
+    return [path.name for path in folder.rglob("file-*") if path.suffix != ".once"]
+
+
+def text_of(result: Mapping[str, Any]) -> str:
+    assert result["isError"], result
+    return str(result["content"][0]["text"])
+
+
+# ---------------------------------------------------------------- what clients see
+
+
+@each_version
+async def test_only_clients_with_the_extension_see_it(version: str) -> None:
+    """FIL-01, FIL-14."""
+    async with memory_wire(a_server(), version, capabilities=HOST) as wire:
+        wire.capabilities = HOST
+        tools = {tool["name"]: tool for tool in (await wire.result("tools/list"))["tools"]}
+        schema = tools["describe"]["inputSchema"]["properties"]["report"]
+        if version >= "2025-06-18":
+            assert tools["describe"]["_meta"]["openai/fileParams"] == ["report"]
+        if version == MODERN:
+            assert (schema["type"], schema["required"]) == ("object", ["id", "mimeType", "size"])
+            assert schema["x-mcp-file"] == {"accept": ["application/pdf"], "maxSize": 40_000}
+            offered = (await wire.result("server/discover"))["capabilities"]["extensions"][FILES]
+            assert offered == {"upload": {}, "maxInlineBytes": 256 << 10}
+        else:
+            assert "x-mcp-file" not in json.dumps(tools)
+            assert schema["type"] == "string"
+            assert "data URI" in schema["description"]
+
+
+@each_legacy
+async def test_an_older_version_never_gets_upload_required(version: str) -> None:
+    """FIL-14: the object of the extension is an argument that does not fit."""
+    async with memory_wire(a_server(), version, capabilities=HOST) as wire:
+        result = await wire.call("describe", report=host_file())
+        assert "report: expected" in text_of(result)
+
+
+# ---------------------------------------------------------------- the extension, as Claude Code speaks it
+
+
+async def test_the_upload_round_over_http(tmp_path: Path) -> None:
+    """FIL-02, FIL-12."""
+    async with serving(a_server(tmp_path)) as port:
+        arguments = {"report": host_file()}
+        asked = await call(port, "describe", arguments)
+        assert asked["resultType"] == "upload_required"
+        (upload,) = asked["uploads"]
+        assert upload.keys() == {"fileId", "url", "method", "credentials"}
+        assert (upload["fileId"], upload["method"], upload["credentials"]) == ("file-1", "PUT", "include")
+        assert (await put(port, upload["url"], DATA)).status == 201
+
+        state = {"requestState": asked["requestState"]}
+        assert (await call(port, "describe", arguments, **state))["structuredContent"] == WANTED
+        assert left_in(tmp_path) == []
+
+
+async def test_every_missing_file_is_named_once(tmp_path: Path) -> None:
+    """FIL-02."""
+    async with serving(a_server(tmp_path)) as port:
+        files = [host_file("one"), host_file("two", b"2"), host_file("one")]
+        asked = await call(port, "count", {"files": files, "extra": host_file("two", b"2")})
+        assert sorted(upload["fileId"] for upload in asked["uploads"]) == ["one", "two"]
+
+
+async def test_a_state_is_for_one_call(tmp_path: Path) -> None:
+    """FIL-03: other arguments, another tool, another state."""
+    async with serving(a_server(tmp_path)) as port:
+        asked = await call(port, "describe", {"report": host_file()})
+        state = asked["requestState"]
+        for tool, arguments, sent in [
+            ("describe", {"report": host_file(size=len(DATA) + 1)}, state),
+            ("count", {"files": [host_file()]}, state),
+            ("describe", {"report": host_file()}, state[:-8] + "AAAAAAAA"),
+        ]:
+            refused = await call(port, tool, arguments, requestState=sent)
+            assert refused["error"]["code"] == -32602, refused
+
+
+@pytest.mark.parametrize("sent", [DATA[:-1], DATA + b"x", b"y" * len(DATA)], ids=["short", "long", "other"])
+async def test_what_differs_from_its_declaration_is_refused(tmp_path: Path, sent: bytes) -> None:
+    """FIL-04."""
+    async with serving(a_server(tmp_path)) as port:
+        asked = await call(port, "describe", {"report": host_file()})
+        assert (await put(port, asked["uploads"][0]["url"], sent)).status in (400, 413)
+        assert left_in(tmp_path) == []
+        result = await call(port, "describe", {"report": host_file()}, requestState=asked["requestState"])
+        assert "was not uploaded" in text_of(result)
+
+
+async def test_a_host_on_stdio_writes_the_file(tmp_path: Path) -> None:
+    """FIL-02, FIL-12: a path and no URL."""
+    async with memory_wire(a_server(tmp_path), MODERN) as wire:
+        wire.capabilities = HOST
+        wire.ask("tools/call", {"name": "describe", "arguments": {"report": host_file()}}, id="one")
+        asked = (await wire.answer("one"))["result"]
+        (upload,) = asked["uploads"]
+        assert upload.keys() == {"fileId", "path", "method", "credentials"}
+        Path(upload["path"]).write_bytes(DATA)
+        params = {"name": "describe", "arguments": {"report": host_file()}, "requestState": asked["requestState"]}
+        assert (await wire.result("tools/call", params))["structuredContent"] == WANTED
+        assert left_in(tmp_path) == []
+
+
+# ---------------------------------------------------------------- uploads by id
+
+
+async def test_an_upload_by_id(tmp_path: Path) -> None:
+    """FIL-05, FIL-12."""
+    async with serving(a_server(tmp_path)) as port:
+        ticket = await ask_upload(port)
+        assert (await put(port, ticket["url"], DATA)).status == 201
+        assert (await put(port, ticket["url"], DATA)).status == 409
+        assert (await call(port, "describe", {"report": ticket["id"]}))["structuredContent"] == WANTED
+        assert "no file with this id" in text_of(await call(port, "describe", {"report": ticket["id"]}))
+        assert (await put(port, ticket["url"], DATA)).status == 409
+
+
+async def test_a_ticket_works_on_any_node(tmp_path: Path) -> None:
+    """FIL-05: two servers with one key and one folder."""
+    key = "k" * 32
+    first, second = a_server(tmp_path, state_key=key), a_server(tmp_path, state_key=key)
+    async with serving(first) as one, serving(second) as other:
+        ticket = await ask_upload(one)
+        assert (await put(other, ticket["url"], DATA)).status == 201
+        assert (await call(one, "describe", {"report": ticket["id"]}))["structuredContent"] == WANTED
+
+
+async def test_forged_and_expired_tickets(tmp_path: Path) -> None:
+    """FIL-05."""
+    async with serving(a_server(tmp_path, limits=FileSettings(unused=-1.0))) as port:
+        ticket = await ask_upload(port)
+        assert (await put(port, ticket["url"], DATA)).status == 404
+        assert (await put(port, ticket["url"][:-4] + "AAAA", DATA)).status == 404
+        assert (await put(port, "http://localhost/mcp/files/x", DATA)).status == 404
+
+
+def by_token(headers: Mapping[str, str]) -> Principal | Refusal:
+    name = headers.get("authorization", "").removeprefix("Bearer ")
+    return Principal(name) if name in ("ada", "bob") else Refusal(401, "Who are you?")
+
+
+async def test_files_of_another_caller_do_not_exist(tmp_path: Path) -> None:
+    """FIL-05, FIL-07."""
+    async with serving(a_server(tmp_path, by_token)) as port:
+        ticket = await ask_upload(port, token="ada")
+        assert (await put(port, ticket["url"], DATA)).status == 401
+        assert (await put(port, ticket["url"], DATA, token="bob")).status == 404
+        assert (await put(port, ticket["url"], DATA, token="ada")).status == 201
+        theirs = await call(port, "describe", {"report": ticket["id"]}, token="bob")
+        unknown = await call(port, "describe", {"report": f"file-{'0' * 32}"}, token="bob")
+        assert text_of(theirs) == text_of(unknown)
+        assert (await call(port, "describe", {"report": ticket["id"]}, token="ada"))["structuredContent"] == WANTED
+
+        asked = await call(port, "describe", {"report": host_file()}, token="ada")
+        refused = await call(port, "describe", {"report": host_file()}, token="bob", requestState=asked["requestState"])
+        assert refused["error"]["code"] == -32602
+
+
+async def test_a_large_file_is_refused_before_it_is_read(tmp_path: Path) -> None:
+    """FIL-06: by what it declares, by its length, and while it arrives in chunks."""
+    async with serving(a_server(tmp_path, limits=FileSettings(max_bytes=20_000))) as port:
+        answer = await port.ask(post({"size": 20_001}, path="/mcp/files"))
+        assert answer.status == 413
+        ticket = await ask_upload(port, b"1234")
+        path = urlsplit(ticket["url"]).path
+        head = f"PUT {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000000000\r\n\r\n"
+        assert (await port.ask(head.encode())).status == 413
+        peer = await port.connect()
+        peer.send(f"PUT {path} HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n".encode())
+        peer.send(b"10\r\n" + b"x" * 16 + b"\r\n")  # and no end
+        assert (await peer.answer()).status == 413
+        assert left_in(tmp_path) == []
+
+
+async def test_the_files_of_one_caller_are_limited(tmp_path: Path) -> None:
+    async with serving(a_server(tmp_path, limits=FileSettings(max_bytes_each=len(DATA)))) as port:
+        first, second = await ask_upload(port), await ask_upload(port)
+        assert (await put(port, first["url"], DATA)).status == 201
+        assert (await put(port, second["url"], DATA)).status == 429
+
+
+async def test_a_broken_upload_leaves_nothing(tmp_path: Path) -> None:
+    """FIL-11."""
+    async with serving(a_server(tmp_path)) as port:
+        ticket = await ask_upload(port)
+        peer = await port.connect()
+        head = f"PUT {urlsplit(ticket['url']).path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(DATA)}\r\n\r\n"
+        peer.send(head.encode() + DATA[:100])
+        peer.writer.write_eof()
+        await peer.rest()
+        await until(lambda: left_in(tmp_path) == [])
+
+
+# ---------------------------------------------------------------- data URIs and paths
+
+
+@each_version
+async def test_a_data_uri_in_every_version(version: str) -> None:
+    """FIL-08, FIL-12."""
+    async with memory_wire(a_server(), version) as wire:
+        result = await wire.call("describe", report=data_uri())
+        assert json.loads(result["content"][0]["text"]) == WANTED
+        assert await wire.text("count", files=[data_uri(b"123"), data_uri(b"4")], extra=None) == "4"
+        assert "application/pdf is expected" in text_of(
+            await wire.call("describe", report=data_uri(kind="image/png", name="a.png"))
+        )
+        too_large = await wire.call("describe", report=data_uri(b"x" * 40_001))
+        assert "at most 40,000" in text_of(too_large)
+
+
+async def test_paths_below_allowed_folders_only(tmp_path: Path) -> None:
+    """FIL-08."""
+    allowed, other = tmp_path / "allowed", tmp_path / "other"
+    allowed.mkdir()
+    other.mkdir()
+    (allowed / "a.pdf").write_bytes(DATA)
+    (other / "b.pdf").write_bytes(DATA)
+    os.symlink(other / "b.pdf", allowed / "link.pdf")
+    os.symlink(other, allowed / "folder")
+    os.mkfifo(allowed / "pipe.pdf")
+    async with memory_wire(a_server(allow_path=[str(allowed)]), MODERN) as wire:
+        for text in (str(allowed / "a.pdf"), (allowed / "a.pdf").as_uri()):
+            assert (await wire.call("describe", report=text))["structuredContent"] == WANTED
+        refusals = {
+            text_of(await wire.call("describe", report=str(path)))
+            for path in (
+                other / "b.pdf", allowed / "link.pdf", allowed / "folder" / "b.pdf", allowed / "pipe.pdf",
+                allowed / ".." / "other" / "b.pdf", allowed, other / "missing.pdf", "a.pdf",
+            )
+        }  # fmt: skip
+        assert len(refusals) == 1, refusals
+
+
+async def test_paths_mean_nothing_over_http(tmp_path: Path) -> None:
+    """FIL-08."""
+    (tmp_path / "a.pdf").write_bytes(DATA)
+    async with serving(a_server(allow_path=[str(tmp_path)])) as port:
+        assert "expected" in text_of(await call(port, "describe", {"report": str(tmp_path / "a.pdf")}))
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [("../../etc/passwd", "passwd"), ("a\\b.pdf", "b.pdf"), ("a\r\nb\0.pdf", "ab.pdf"), ("CON.pdf", "_CON.pdf"),
+     ("..", "file"), ("\u202egpj.pdf", "gpj.pdf"), ("x" * 500 + ".pdf", "x" * 196 + ".pdf")],
+)  # fmt: skip
+async def test_names_are_text_only(tmp_path: Path, name: str, shown: str) -> None:
+    """FIL-09."""
+    async with serving(a_server(tmp_path)) as port:
+        ticket = await ask_upload(port, name=name)
+        assert (await put(port, ticket["url"], DATA)).status == 201
+        assert all(path.name.startswith(("file-", "node-", "lock")) for path in tmp_path.rglob("*"))
+        assert (await call(port, "describe", {"report": ticket["id"]}))["structuredContent"]["name"] == shown
+
+
+# ---------------------------------------------------------------- as Codex and ChatGPT pass files
+
+
+@pytest.mark.parametrize(
+    "url", ["http://127.0.0.1:1/a.pdf", "https://127.0.0.1/a.pdf", "https://169.254.169.254/", "file:///etc/passwd"]
+)
+async def test_private_addresses_are_not_fetched(url: str) -> None:
+    """FIL-10."""
+    async with memory_wire(a_server(), MODERN) as wire:
+        result = await wire.call("describe", report={"download_url": url, "file_id": "f"})
+        assert "the file cannot be fetched" in text_of(result)
+        assert url not in text_of(result)
+
+
+# ---------------------------------------------------------------- the end of calls and processes
+
+
+async def test_a_cancelled_call_deletes_its_files(tmp_path: Path) -> None:
+    """FIL-11."""
+    server = a_server(tmp_path)
+    begun, ended = asyncio.Event(), asyncio.Event()
+
+    @server.tool
+    async def wait(report: File, ctx: Context) -> str:
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+        return ""
+
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a.pdf").write_bytes(DATA)
+    server.need(FILES).configure({"allow_path": (str(tmp_path / "in"),)})
+    async with memory_wire(server, MODERN) as wire:
+        wire.ask("tools/call", {"name": "wait", "arguments": {"report": str(tmp_path / "in" / "a.pdf")}}, id="w")
+        await begun.wait()
+        assert [name for name in left_in(tmp_path) if name.endswith(".used")]
+        wire.cancel("w")
+        await ended.wait()
+        await wire.quiet()
+        assert left_in(tmp_path) == []
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="the file system has no locks")
+@pytest.mark.parametrize("is_given", [False, True], ids=["temporary", "given"])
+async def test_a_killed_process_leaves_nothing_behind(child: Any, tmp_path: Path, is_given: bool) -> None:
+    """FIL-11: the process is killed in the middle of one upload, and has another that no call has used."""
+    (tmp_path / "server.py").write_text(SERVED, encoding="utf-8")
+    options = ["--files", str(tmp_path / "files")] if is_given else []
+    command = child.mcpd("serve", "--http", "127.0.0.1:0", *options, "server.py")
+
+    def started() -> tuple[subprocess.Popen[bytes], int]:
+        process = subprocess.Popen(
+            command, cwd=tmp_path, env={**child.env, "TMPDIR": str(tmp_path)}, stderr=subprocess.PIPE
+        )
+        assert process.stderr is not None
+        for line in process.stderr:
+            if found := re.search(rb"http://127\.0\.0\.1:(\d+)", line):
+                return process, int(found[1])
+        raise AssertionError("it ended")
+
+    async def connect(number: int) -> Peer:
+        return Peer(*await asyncio.open_connection("127.0.0.1", number))
+
+    process, number = await asyncio.to_thread(started)
+    try:
+        peers = []
+        for sent in (DATA, DATA[:100]):
+            peers.append(peer := await connect(number))
+            body = {"name": "a.pdf", "size": len(DATA)}
+            path = urlsplit((await peer.ask(post(body, path="/mcp/files"))).json["url"]).path
+            peers.append(peer := await connect(number))
+            peer.send(f"PUT {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(DATA)}\r\n\r\n".encode() + sent)
+        await until(lambda: len(left_in(tmp_path)) == 3)  # a file, its description, and one that arrives
+    finally:
+        process.kill()
+        process.communicate()
+        for peer in peers:
+            peer.abort()
+    assert len(left_in(tmp_path)) == 3
+
+    process, _ = await asyncio.to_thread(started)
+    try:
+        assert left_in(tmp_path) == []
+    finally:
+        process.terminate()
+        process.communicate()
+    assert not list(tmp_path.rglob("node-*"))
+
+
+# ---------------------------------------------------------------- results
+
+
+async def test_small_results_are_embedded_and_large_ones_are_links(tmp_path: Path) -> None:
+    """FIL-07, FIL-13."""
+    limits = FileSettings(max_inline_bytes=10)
+    async with serving(a_server(tmp_path, by_token, limits=limits)) as port:
+        (small,) = (await call(port, "make", {"size": 10}, token="ada"))["content"]
+        assert small["type"] == "resource"
+        (link,) = (await call(port, "make", {"size": 11}, token="ada"))["content"]
+        assert (link["type"], link["size"], link["name"]) == ("resource_link", 11, "made.txt")
+        for token, is_there in (("bob", False), ("ada", True)):
+            headers = {"Authorization": f"Bearer {token}"}
+            answer = await port.ask(modern("resources/read", {"uri": link["uri"]}, headers))
+            (message,) = answer.messages
+            assert ("result" in message) is is_there, message
+
+
+# ---------------------------------------------------------------- registration
+
+
+def test_what_cannot_have_files() -> None:
+    server = Server("files")
+    with pytest.raises(RegistrationError, match="write File, list"):
+
+        @server.tool
+        async def wrong(report: dict[str, File]) -> str:
+            return ""
+
+    with pytest.raises(RegistrationError, match="process=True"):
+
+        @server.tool(process=True)
+        def other(report: SyncFile) -> str:
+            return ""
