@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import click
-from msgspec.json import encode
+from msgspec.json import decode, encode
 
 from mcpd.cli.options import client_command, json_option, server_options, value_option
 from mcpd.cli.talk.arguments import arguments_of, read_schema, read_words
 from mcpd.cli.talk.connecting import open_client, run
 from mcpd.cli.talk.terminal import Terminal
-from mcpd.cli.talk.words import WrongUse, no_such, split_words
+from mcpd.cli.talk.words import WrongUse, no_such, note, split_words
+from mcpd.errors import ConfigurationError
+from mcpd.protocol.jsonrpc import MALFORMED
 from mcpd.protocol.printable import printable
 
 if TYPE_CHECKING:
     from mcpd.client import Event, EventGap, EventSubscription, Receiver
+    from mcpd.server.observe.report import Status
 
 _MOST_CHARACTERS = 4000
 
@@ -186,5 +189,133 @@ def _print(terminal: Terminal, event: Event | EventGap, *, as_json: bool) -> Non
         terminal.out_safe(f"{at}  {terminal.styled(printable(event.id, 256), 'cyan')}  {text}")
 
 
-for _command in (_watch_command, _receive_command):
+# ---------------------------------------------------------------------------- running servers of this user
+
+_EMIT_HELP = """Emit an event on a running server of this user, and print its id.
+
+NAME is one of the server's types, DATA its payload as JSON. PID selects the server, as shown by mcpd status.
+
+\b
+  mcpd events emit incident.created '{"incident_id": "PD-17", "severity": "P1"}'
+"""
+
+_STATUS_HELP = """Show the webhook subscriptions of running servers: id, type, URL, waiting events, last error.
+
+The servers are those of this user; PID selects one of them.
+"""
+
+_FAILED_HELP = """List the events of a webhook subscription that its server gave up to send."""
+
+_RETRY_HELP = """Send the events of a webhook subscription again that its server gave up to send."""
+
+_DROP_HELP = """End a webhook subscription. Its client is told, and may subscribe again."""
+
+
+def _ask(pid: int | None, what: str, given: object = None) -> Any:
+    # Ask the running server with this process id, or the only one. Raises ConfigurationError.
+    from mcpd.server.observe.control import NoStatus, ask_events
+
+    found = _servers(pid)
+    if len(found) > 1:
+        pids = ", ".join(map(str, found))
+        raise click.UsageError(f"{len(found)} servers are running; write the process id of one at the end: {pids}")
+    ((number, (path, status)),) = found.items()
+    try:
+        return ask_events(path, what, given)
+    except (NoStatus, OSError) as error:
+        raise ConfigurationError(f"{printable(status.name)} (pid {number}): {error}") from None
+
+
+def _servers(pid: int | None) -> dict[int, tuple[str, Status]]:
+    from mcpd.server.observe.control import running_servers
+
+    servers = running_servers().servers
+    found = {number: each for number, each in servers.items() if pid in (None, number)}
+    if not found:
+        which = "no server of yours is running" if pid is None else f"no running server of yours has the pid {pid}"
+        raise ConfigurationError(f"{which}; mcpd status lists the servers")
+    return found
+
+
+_PID = click.Argument(["pid"], type=int, required=False)
+
+
+@click.command(
+    "emit",
+    help=_EMIT_HELP,
+    params=[
+        click.Argument(["name"]),
+        click.Argument(["data"]),
+        _PID,
+        value_option("--id", "event_id", metavar="ID", help="The id of the event. Default: a random one."),
+    ],
+)
+def _emit_command(name: str, data: str, pid: int | None, event_id: str | None) -> int:
+    try:
+        payload = decode(data)
+    except MALFORMED as error:
+        raise click.UsageError(f"{printable(data, 60)} is not JSON: {error}") from None
+    print(printable(_ask(pid, "emit", {"name": name, "data": payload, "id": event_id})))
+    return 0
+
+
+@click.command("status", help=_STATUS_HELP, params=[_PID, json_option("Print one line of JSON.")])
+def _status_command(pid: int | None, as_json: bool) -> int:
+    from mcpd.server.observe.control import NoStatus, ask_events
+
+    found: list[Any] = []
+    for number, (path, _) in _servers(pid).items():
+        with suppress(NoStatus, OSError):  # a server without events
+            found += [{"pid": number, **each} for each in ask_events(path, "status")]
+    if as_json:
+        print(encode(found).decode())
+        return 0
+    for each in found:
+        state = "active" if each["active"] else "suspended"
+        problem = f", last error: {each['lastError']}" if each["lastError"] else ""
+        arguments = encode(each["arguments"]).decode()
+        print(f"{printable(each['id'])}  {printable(each['name'])} {printable(arguments, 200)}  pid {each['pid']}")
+        print(f"  {printable(each['url'])}  {state}, {each['waiting']} events wait{printable(problem)}")
+    if not found:
+        note("no running server of yours has webhook subscriptions")
+    return 0
+
+
+_SUBSCRIPTION = click.Argument(["subscription"])
+
+
+@click.command("failed", help=_FAILED_HELP, params=[_SUBSCRIPTION, _PID, json_option("Print one line of JSON.")])
+def _failed_command(subscription: str, pid: int | None, as_json: bool) -> int:
+    found = _ask(pid, "failed", {"subscription": subscription})
+    if as_json:
+        print(encode(found).decode())
+        return 0
+    for each in found:
+        print(f"{printable(each['at'])}  {printable(each['eventId'])}  {printable(each['error'])}")
+    return 0
+
+
+@click.command("retry", help=_RETRY_HELP, params=[_SUBSCRIPTION, _PID])
+def _retry_command(subscription: str, pid: int | None) -> int:
+    count = _ask(pid, "retry", {"subscription": subscription})
+    print("1 event is sent again" if count == 1 else f"{count} events are sent again")
+    return 0
+
+
+@click.command("drop", help=_DROP_HELP, params=[_SUBSCRIPTION, _PID])
+def _drop_command(subscription: str, pid: int | None) -> int:
+    _ask(pid, "drop", {"subscription": subscription})
+    print(f"ended {printable(subscription)}")
+    return 0
+
+
+for _command in (
+    _watch_command,
+    _receive_command,
+    _emit_command,
+    _status_command,
+    _failed_command,
+    _retry_command,
+    _drop_command,
+):
     events_command.add_command(_command)

@@ -12,11 +12,11 @@ import stat
 import time
 from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 from msgspec import MsgspecError
-from msgspec.json import decode
+from msgspec.json import decode, encode
 
 from mcpd.errors import ConfigurationError, McpdError
 from mcpd.protocol.printable import printable
@@ -190,21 +190,38 @@ def stop(path: str, pid: int, seconds: float) -> bool:
     return False
 
 
+def ask_events(path: str, what: str, given: object = None) -> Any:
+    """Return the answer of the server at a control socket to `mcpd events`.
+
+    Raises OSError, and NoStatus if the server refuses it.
+    """
+    head, body = _answer(path, "POST", f"/events/{what}", encode({} if given is None else given))
+    if not head.startswith(b"HTTP/1.1 200 "):
+        raise NoStatus(printable(body.decode(errors="replace"), 1000))
+    return decode(body)
+
+
 def _request(path: str, method: str, what: str) -> bytes:
+    head, body = _answer(path, method, what)
+    if not head.startswith((b"HTTP/1.1 200 ", b"HTTP/1.1 202 ")):
+        raise OSError("no answer")
+    return body
+
+
+def _answer(path: str, method: str, what: str, content: bytes = b"") -> tuple[bytes, bytes]:
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connected:
         connected.settimeout(_SECONDS)
         connected.connect(path)
         if not check_peer(connected):
             raise ConfigurationError(f"{path} belongs to another user, so no request is sent to it")
-        connected.sendall(f"{method} {what} HTTP/1.1\r\nhost: localhost\r\n\r\n".encode())
+        first = f"{method} {what} HTTP/1.1\r\nhost: localhost\r\ncontent-length: {len(content)}\r\n\r\n"
+        connected.sendall(first.encode() + content)
         answer = bytearray()
         while len(answer) <= _MOST_BYTES and (read := connected.recv(65536)):
             answer += read
 
     head, _, body = bytes(answer).partition(b"\r\n\r\n")
-    if not head.startswith((b"HTTP/1.1 200 ", b"HTTP/1.1 202 ")):
-        raise OSError("no answer")
-    return body
+    return head, body
 
 
 def _runs(pid: int) -> bool:

@@ -20,6 +20,7 @@ from msgspec import Struct
 
 _MOST_AT_ONCE = 128
 _MOST_HEAD_BYTES = 16 * 1024
+_MOST_BODY_BYTES = 1024 * 1024
 _SECONDS = 5.0
 _END_SECONDS = 1.0
 
@@ -32,6 +33,8 @@ class ObserverRequest(Struct, frozen=True):
     headers: Mapping[str, str]
     is_control: bool
     """Whether it arrived on the control socket, from a process of this user."""
+    body: bytes = b""
+    """The body of a request on the control socket; other bodies are not read."""
 
 
 class ObserverResponse(Struct, frozen=True):
@@ -142,7 +145,7 @@ _BAD = ObserverResponse(400, b"The request cannot be parsed.\n")
 
 
 async def _read(reader: asyncio.StreamReader, *, is_control: bool) -> ObserverRequest | None:
-    # Read the head of a request; None if it is malformed. Bodies are not read.
+    # Read a request; None if it is malformed. Only bodies on the control socket are read.
     try:
         head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
     except asyncio.LimitOverrunError:
@@ -160,7 +163,11 @@ async def _read(reader: asyncio.StreamReader, *, is_control: bool) -> ObserverRe
         key = name.lower()
         headers[key] = f"{headers[key]}, {value.strip()}" if key in headers else value.strip()
 
-    return ObserverRequest(words[0], words[1].partition("?")[0], headers, is_control)
+    length = headers.get("content-length", "0")
+    if not length.isdecimal() or len(length) > 9 or int(length) > _MOST_BODY_BYTES:
+        return None
+    body = await reader.readexactly(int(length)) if is_control else b""
+    return ObserverRequest(words[0], words[1].partition("?")[0], headers, is_control, body)
 
 
 def _written(response: ObserverResponse, *, with_body: bool) -> bytes:

@@ -18,12 +18,14 @@ from concurrent.futures import Future
 from contextlib import suppress
 from typing import Any, TypeVar
 
-from msgspec.json import encode
+from msgspec import Struct
+from msgspec.json import decode, encode
 from msgspec.structs import replace
 
-from mcpd.errors import ConfigurationError
+from mcpd.errors import ConfigurationError, McpdError
 from mcpd.protocol.principal import Principal
 from mcpd.protocol.printable import printable
+from mcpd.protocol.types.base import META
 from mcpd.server.settings import Settings
 from mcpd.transports.address import Address, authority, bind, is_loopback, parse
 from mcpd.transports.authentication import TokenAuthenticator
@@ -76,6 +78,10 @@ class Site(ABC):
     @abstractmethod
     async def asked_status(self) -> Status:
         """Return the status that `mcpd status` shows."""
+
+    async def asked_events(self, what: str, body: bytes) -> ObserverResponse:
+        """Answer `mcpd events`."""
+        return ObserverResponse(404, b"with --workers, its events cannot be controlled")
 
     @abstractmethod
     def health(self) -> ObserverResponse:
@@ -149,6 +155,9 @@ class Site(ABC):
         if request.method == "POST" and path == "/stop" and request.is_control:
             os.kill(os.getpid(), signal.SIGTERM)
             return ObserverResponse(202, b"stopping\n")
+
+        if path.startswith("/events/") and request.is_control:
+            return await self.asked_events(path.removeprefix("/events/"), request.body)
 
         if request.method not in ("GET", "HEAD"):
             return ObserverResponse(405, b"Only GET is supported here.\n", headers=(("Allow", "GET, HEAD"),))
@@ -285,6 +294,13 @@ class Watching(Site):
     async def asked_status(self) -> Status:
         return await self._ask(self.report.status)
 
+    async def asked_events(self, what: str, body: bytes) -> ObserverResponse:
+        extension = self._server.extensions.get(f"{META}events")
+        if extension is None:
+            return ObserverResponse(404, b"it has no events")
+        work = _control_events(extension, what, body)
+        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self._loop))
+
     def health(self) -> ObserverResponse:
         return self.report.health()
 
@@ -308,6 +324,38 @@ class Watching(Site):
                 return await asyncio.wrap_future(future)
         except (TimeoutError, RuntimeError):
             return read()
+
+
+class _EventRequest(Struct):
+    name: str = ""
+    data: Any = None
+    id: str | None = None
+    subscription: str = ""
+
+
+async def _control_events(extension: Any, what: str, body: bytes) -> ObserverResponse:
+    # Emit an event, or look after the webhooks of an extension with events.
+    try:
+        asked = decode(body or b"{}", type=_EventRequest)
+        engine = extension.webhooks
+        found: Any
+        if what == "emit":
+            found = extension.emit(asked.name, asked.data, id=asked.id)
+        elif what == "status":
+            found = [] if engine is None else engine.status()
+        elif engine is None or asked.subscription not in {each["id"] for each in engine.status()}:
+            return ObserverResponse(404, f"it has no webhook subscription {asked.subscription!r}".encode())
+        else:
+            # The name of a method of the engine: failed, retry or drop.
+            found = await getattr(engine, _ON_SUBSCRIPTIONS[what])(asked.subscription)
+    except KeyError as error:
+        return ObserverResponse(404, str(error.args[0]).encode())
+    except (McpdError, ValueError, TypeError) as error:
+        return ObserverResponse(400, str(error).encode())
+    return ObserverResponse(200, encode(found), JSON)
+
+
+_ON_SUBSCRIPTIONS = {name: name for name in ("failed", "retry", "drop")}
 
 
 class Embedded:

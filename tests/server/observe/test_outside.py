@@ -22,7 +22,7 @@ from conftest import Child
 from support.clock import until
 from support.wires import MODERN, memory_wire
 
-from mcpd import Server
+from mcpd import Client, Server
 from mcpd.cli.group import run as cli
 from mcpd.errors import ConfigurationError
 from mcpd.server.observe import control, report, watching
@@ -370,6 +370,69 @@ async def test_status_and_stop_of_a_daemon(
         for process in processes:
             process.send_signal(signal.SIGKILL) if process.poll() is None else None
             process.wait(30)
+
+
+PAGER = """
+from mcpd import Server
+server = Server("pager")
+
+@server.event("incident.created", payload=dict)
+def incident_created(event: dict, severity: str | None = None) -> bool:
+    return severity in (None, event["severity"])
+"""
+
+
+async def test_events_of_a_daemon(
+    child: Child, tmp_path: Path, runtime: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """`mcpd events emit` reaches subscribers of a running server; what it cannot do is said in one line."""
+    (tmp_path / "pager.py").write_text(PAGER)
+    env = {**child.env, "XDG_RUNTIME_DIR": str(runtime)}
+    process = subprocess.Popen(
+        child.mcpd("serve", "--http", ":0", str(tmp_path / "pager.py")),
+        env=env, stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL,
+    )  # fmt: skip
+
+    def told(*words: str) -> tuple[int, str, str]:
+        try:
+            code = cli(["events", *words])
+        except ConfigurationError as error:  # `mcpd` prints it
+            return 1, "", f"{error}\n"
+        out, err = capfd.readouterr()
+        return code, out, err
+
+    try:
+        await until(lambda: [state.state for _, state in running_servers().servers.values()] == ["ready"])
+        ((_, status),) = running_servers().servers.values()
+        capfd.readouterr()
+        async with Client(status.urls[0]) as client, client.events("incident.created", {"severity": "P1"}) as events:
+            assert events.mode == "push"
+            code, out, _ = await asyncio.to_thread(told, "emit", "incident.created", '{"severity": "P2"}')
+            assert (code, out.startswith("evt_")) == (0, True)
+            data = {"severity": "P1", "text": "\N{SNOWMAN}" * 20_000}  # larger than the head of a request may be
+            words = ("emit", "incident.created", json.dumps(data), "--id", "a")
+            assert await asyncio.to_thread(told, *words) == (0, "a\n", "")
+            event = await anext(events)
+            assert (event.id, event.data) == ("a", data)
+
+        for words, answer in (
+            (("emit", "incident.closed", "{}"), "there is no event type 'incident.closed'"),
+            (("emit", "incident.created", "{"), "{ is not JSON"),
+            (("emit", "incident.created", "7"), "object"),
+            (("failed", "sub_1"), "it has no webhook subscription 'sub_1'"),
+            (("retry", "sub_1", str(process.pid)), "it has no webhook subscription 'sub_1'"),
+            (("drop", "sub_1", "4"), "no running server of yours has the pid 4"),
+        ):
+            code, out, err = await asyncio.to_thread(told, *words)
+            assert (code != 0, out, err.count("\n")) == (True, "", 1), err
+            assert answer in err
+        assert await asyncio.to_thread(told, "status", "--json") == (0, "[]\n", "")
+        code, out, err = await asyncio.to_thread(told, "status")
+        assert (code, out) == (0, "")
+        assert "no running server of yours has webhook subscriptions" in err
+    finally:
+        process.kill()
+        process.wait(30)
 
 
 async def test_status_of_an_address(capfd: pytest.CaptureFixture[str], tmp_path: Path) -> None:
