@@ -55,8 +55,8 @@ def certificate() -> Path:
     path = Path(tempfile.mkdtemp(prefix="mcpd-receiver-")) / "both.pem"
     subprocess.run(
         ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "7",
-         "-subj", "/CN=here", "-addext", f"subjectAltName=DNS:{HOST},DNS:*.{HOST}", "-keyout", f"{path}.key",
-         "-out", f"{path}.crt"],
+         "-subj", "/CN=here", "-addext", f"subjectAltName=DNS:{HOST},DNS:*.{HOST},DNS:localhost",
+         "-keyout", f"{path}.key", "-out", f"{path}.crt"],
         check=True, capture_output=True,
     )  # fmt: skip
     path.write_bytes(Path(f"{path}.crt").read_bytes() + Path(f"{path}.key").read_bytes())

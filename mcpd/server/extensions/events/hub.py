@@ -515,6 +515,15 @@ class Hub:
             self.failures += 1
             log.error("event %s: .unsubscribed failed", printable(subscriber.kind.name), exc_info=as_told(error))
 
+    def subject_of(self, claims: bytes) -> str:
+        """Return the subject of a webhook's subscriber."""
+        return principal_of(claims).subject
+
+    def is_open(self, name: str) -> bool:
+        """Whether no function decides who may have the events of a type."""
+        kind = self.kinds.get(name)
+        return kind is not None and "authorize" not in kind.hooks and kind.shows is None
+
     async def revoke(self, principal: Principal | str) -> None:
         """Ask again whether a user may have events; types without `.authorize` end its subscriptions."""
         whom = principal.id if isinstance(principal, Principal) else principal
@@ -525,8 +534,7 @@ class Hub:
 
     async def _ask(self, streams: Iterable[Listener], *, is_revoked: bool = False) -> None:
         for stream in streams:
-            kind = stream.subscriber.kind
-            is_open = "authorize" not in kind.hooks and kind.shows is None
+            is_open = self.is_open(stream.subscriber.kind.name)
             if is_revoked if is_open else not await self.may(stream.subscriber):
                 stream.terminate(Forbidden(reason="revoked"))
 

@@ -136,7 +136,7 @@ class Webhooks(Following):
                     now = self.clock()
                     record = Subscription(
                         subscription, principal, name, canonical(arguments), url, ((key, 0.0),), now,
-                        self._expires(now, seconds), claims,
+                        self._expires(now, seconds), claims, subject=self.hub.subject_of(claims),
                     )  # fmt: skip
                     result = await self._begin(record, cursor, max_age, subscribed)
                 if result is not None:
@@ -259,7 +259,9 @@ class Webhooks(Following):
         """End those subscriptions of a principal that it has no access to any more, of all types or of one."""
         for subscription in await self.store.ids_of(principal, self.clock()):
             found = await self.store.load(subscription)
-            if found is not None and name in (None, found[0].name) and not await self.hub.authorize(found[0]):
+            if found is None or name not in (None, found[0].name):
+                continue
+            if self.hub.is_open(found[0].name) or not await self.hub.authorize(found[0]):
                 await self._end(found[0], self._forbidden("Access was revoked"))
 
     async def end(self, name: str, failure: EventFailure) -> None:

@@ -72,6 +72,12 @@ class Audience(Protocol):
     def replay(self, name: str, cursor: str, max_age: float | None) -> tuple[list[tuple[str, Event]], bool]:
         """Return the events behind a cursor with their positions, and whether some are missing."""
 
+    def is_open(self, name: str) -> bool:
+        """Return whether everybody has access to a type, so that only `revoke` takes it away."""
+
+    def subject_of(self, claims: bytes) -> str:
+        """Return the name of a user as authors know it, besides the principal."""
+
     async def authorize(self, subscription: Subscription) -> bool:
         """Return whether the subscriber still has access."""
 
@@ -320,10 +326,7 @@ class Following:
             self._offer(link, item, attempts)
 
     def _offer(self, link: Link, item: Item, attempts: int = 0) -> None:
-        event, record = item.event, link.record
-        if event.to not in ("", record.principal) or event.subscription not in ("", record.id):
-            return
-        data = self.hub.match(event, record)
+        data = self.hub.match(item.event, link.record)
         if data is not None:
             self.deliveries.put(link, item, data, attempts)
 

@@ -55,6 +55,8 @@ class Subscription(Struct, array_like=True):
     last_delivery: float = 0.0
     after: str = ""
     """The position of the log from which a new subscription is served; "" for only what comes after it."""
+    subject: str = ""
+    """Another name of the principal, under which it is found too."""
 
     def is_over(self, now: float) -> bool:
         """Whether the grant has ended."""
@@ -227,12 +229,14 @@ class Store:
     async def remove(self, subscription: Subscription) -> None:
         """Delete a subscription."""
         await self.backplane.delete(self._key(subscription.id))
-        await self._index(subscription.principal, lambda ids: ids.pop(subscription.id, None))
+        for name in {subscription.principal, subscription.subject} - {""}:
+            await self._index(name, lambda ids: ids.pop(subscription.id, None))
 
     async def enter(self, subscription: Subscription) -> None:
         """Add a subscription to those of its principal."""
         ends = subscription.expires or _ENDLESS * 10
-        await self._index(subscription.principal, lambda ids: ids.__setitem__(subscription.id, ends))
+        for name in {subscription.principal, subscription.subject} - {""}:
+            await self._index(name, lambda ids: ids.__setitem__(subscription.id, ends))
 
     async def ids_of(self, principal: str, now: float) -> list[str]:
         """Return the ids of a principal's subscriptions."""
@@ -248,7 +252,7 @@ class Store:
             old = await self.backplane.get(key)
             ids = {} if old is None else _read_index(old)
             change(ids)
-            if await self.backplane.swap(key, old, _encode(ids), _ENDLESS):
+            if await self.backplane.swap(key, old, _encode(ids), _ENDLESS if ids else _MARGIN):
                 return
 
     # -- the log -----------------------------------------------------------------------------

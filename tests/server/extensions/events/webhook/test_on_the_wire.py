@@ -1,0 +1,198 @@
+"""Webhooks of a server as clients subscribe to them over HTTP, and as a receiver gets them over TLS."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+from msgspec import Struct
+from support.http_peer import Port, modern, serving
+from support.webhook_receiver import Receiver, certificate, receiving, reply
+from support.webhook_stage import secret_of
+
+from mcpd import Events, Principal, Refusal, Server
+
+
+class Incident(Struct):
+    number: int
+    severity: Literal["P1", "P2"] = "P1"
+
+
+def authenticate(headers: Mapping[str, str]) -> Principal | Refusal:
+    token = headers.get("authorization", "").removeprefix("Bearer ")
+    return Principal(token) if token else Refusal(401, "who?")
+
+
+class Stage:
+    """A server of one event type behind HTTP, whose callers are named by their tokens, and a receiver."""
+
+    def __init__(self, server: Server, port: Port, receiver: Receiver) -> None:
+        self.server, self.port, self.receiver = server, port, receiver
+        self.hooked: list[str] = []
+
+    async def ask(self, method: str, params: dict[str, Any], by: str = "ada") -> Any:
+        answer = await self.port.ask(modern(method, params, {"Authorization": f"Bearer {by}"}))
+        return answer.json
+
+    def params(self, path: str = "/in", **more: Any) -> dict[str, Any]:
+        delivery = {"mode": "webhook", "url": self.receiver.origin + path, "secret": secret_of()}
+        return {"name": "incident", "delivery": {**delivery, **more.pop("delivery", {})}, **more}
+
+    async def subscribe(self, by: str = "ada", **more: Any) -> Any:
+        return (await self.ask("events/subscribe", self.params(**more), by))["result"]
+
+    async def refused(self, by: str = "ada", **more: Any) -> Any:
+        return (await self.ask("events/subscribe", self.params(**more), by))["error"]
+
+
+@asynccontextmanager
+async def staged(monkeypatch: pytest.MonkeyPatch, **settings: Any) -> AsyncIterator[Stage]:
+    monkeypatch.setenv("SSL_CERT_FILE", f"{certificate()}.crt")
+    async with receiving() as receiver:
+        receiver.host = "localhost"
+        server = Server(
+            "hooks",
+            events=Events(allow_private=(receiver.origin,), **settings),
+            authenticate=authenticate,
+            state_key=b"the state key of this server",
+        )
+
+        @server.event("incident", payload=Incident)
+        def incident(event: Incident, severity: Literal["P1", "P2"] | None = None) -> bool:
+            return severity in (None, event.severity)
+
+        async with serving(server) as port:
+            stage = Stage(server, port, receiver)
+
+            @incident.subscribed
+            def subscribed(ctx: Any, arguments: Any) -> None:
+                stage.hooked.append("subscribed")
+
+            @incident.unsubscribed
+            def unsubscribed(ctx: Any, arguments: Any) -> None:
+                stage.hooked.append("unsubscribed")
+
+            yield stage
+
+
+async def test_two_users_from_consent_to_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """EVT-035, EVT-038, EVT-040, EVT-046, EVT-047, EVT-049, EVT-054, EVT-070: each gets what is meant for it."""
+    async with staged(monkeypatch) as stage:
+        ada = await stage.subscribe()
+        bob = await stage.subscribe("bob", arguments={"severity": "P2"})
+        assert ada["id"] != bob["id"]
+        assert ada["resultType"] == "complete"
+        assert ada["truncated"] is False
+        assert ada["cursor"] is not None
+        assert ada["refreshBefore"].endswith("Z")
+        assert stage.hooked == ["subscribed", "subscribed"]
+        stage.server.emit("incident", Incident(1), id="E1")
+        stage.server.emit("incident", {"number": 2, "severity": "P2"}, id="E2")
+        stage.server.emit("incident", Incident(3, "P2"), id="E3", to="ada")
+        await stage.server.flush()
+        received = [(each.headers["x-mcp-subscription-id"], each.id) for each in stage.receiver.events]
+        assert sorted(received) == sorted([(ada["id"], "E1"), (ada["id"], "E2"), (ada["id"], "E3"), (bob["id"], "E2")])
+        again = await stage.subscribe()
+        assert again["id"] == ada["id"]
+        assert again["deliveryStatus"]["active"] is True
+        answer = await stage.ask("events/unsubscribe", stage.params(), "bob")
+        assert answer["error"]["data"] == {"kind": "subscription"}  # not with these arguments
+        assert (await stage.ask("events/unsubscribe", stage.params()))["result"]["resultType"] == "complete"
+        assert stage.hooked[2:] == ["unsubscribed"]
+        stage.server.emit("incident", Incident(4, "P2"), id="E4")
+        await stage.server.flush()
+        assert [each.headers["x-mcp-subscription-id"] for each in stage.receiver.events[4:]] == [bob["id"]]
+        await stage.server.revoke("bob")  # no function decides about this type, so this ends it
+        stage.server.emit("incident", Incident(5, "P2"), id="E5")
+        await stage.server.flush()
+        assert len(stage.receiver.events) == 5
+        await stage.receiver.until(lambda: stage.receiver.controls("terminated"))
+
+
+async def test_what_is_refused_before_anything_is_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+    """EVT-008, EVT-009, EVT-010, EVT-013, EVT-036, EVT-037, EVT-042."""
+    async with staged(monkeypatch) as stage:
+        for code, more in (
+            (-32602, {"delivery": {"url": "http://localhost/in"}}),
+            (-32602, {"delivery": {"url": f"{stage.receiver.origin}/#x"}}),
+            (-32602, {"delivery": {"secret": "whsec_short"}}),
+            (-32602, {"ttlMs": -1}),
+            (-32602, {"arguments": {"severity": "P9"}}),
+            (-32023, {"name": "nothing"}),
+            (-32026, {"delivery": {"mode": "pigeon"}}),
+        ):
+            error = await stage.refused(**more)  # type: ignore[arg-type]
+            assert error["code"] == code, error
+            assert secret_of()[6:] not in json.dumps(error)
+        assert stage.receiver.requests == []
+        stage.receiver.answer = lambda _: reply(500)
+        error = await stage.refused()
+        assert (error["code"], error["data"]) == (-32027, {"reason": "challenge_failed"})
+        assert stage.hooked == []
+
+
+async def test_a_type_that_is_removed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """EVT-069, EVT-065."""
+    async with staged(monkeypatch) as stage:
+        await stage.subscribe()
+        stage.server.remove_event("incident")
+        await stage.receiver.until(lambda: stage.receiver.controls("terminated"))
+        error = stage.receiver.controls("terminated")[0].json["error"]
+        assert (error["code"], error["data"]) == (-32023, {"kind": "event"})
+
+
+async def test_a_cursor_brings_what_was_missed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """EVT-045, EVT-021: a foreign cursor is a gap."""
+    async with staged(monkeypatch) as stage:
+        first = await stage.subscribe()
+        await stage.ask("events/unsubscribe", stage.params())
+        for number in range(1, 4):
+            stage.server.emit("incident", Incident(number), id=f"E{number}")
+        await stage.server.flush()
+        again = await stage.subscribe(cursor=first["cursor"])
+        assert again["truncated"] is False
+        await stage.server.flush()
+        assert sorted(each.id for each in stage.receiver.events) == ["E1", "E2", "E3"]
+        assert (await stage.subscribe("bob", cursor="foreign"))["truncated"] is True
+
+
+async def test_a_file_keeps_all_over_a_restart(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """EVT-016, EVT-044, EVT-073: another process goes on; a cursor from before is good after."""
+    store = f"sqlite://{tmp_path}/events.db"
+    async with staged(monkeypatch, store=store) as stage:
+        first = await stage.subscribe()
+        receiver = stage.receiver
+        stage.server.emit("incident", Incident(1), id="E1")
+        await stage.server.flush()
+        await receiver.until(lambda: receiver.events)
+        poll = {"name": "incident", "cursor": None}
+        cursor = (await stage.ask("events/poll", poll))["result"]["cursor"]
+        stage.server.emit("incident", Incident(2), id="E2")
+        await stage.server.flush()
+    async with staged(monkeypatch, store=store) as stage:
+        found = await stage.ask("events/poll", {"name": "incident", "cursor": cursor})
+        assert [each["eventId"] for each in found["result"]["events"]] == ["E2"]
+        assert found["result"]["truncated"] is False
+        assert [each["id"] for each in stage.server.extensions["io.modelcontextprotocol/events"].webhooks.status()] == [
+            first["id"]
+        ]
+
+
+async def test_emit_from_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Section 5: from any thread; each event arrives once."""
+    async with staged(monkeypatch) as stage:
+        await stage.subscribe()
+
+        def emit(start: int) -> None:
+            for number in range(start, start + 25):
+                stage.server.emit("incident", Incident(number), id=f"E{number}")
+
+        await asyncio.gather(*(asyncio.to_thread(emit, start) for start in (0, 100, 200)))
+        await stage.receiver.until(lambda: len(stage.receiver.events) == 75)
+        await stage.server.flush()
+        assert len({each.id for each in stage.receiver.events}) == 75
