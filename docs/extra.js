@@ -1,10 +1,10 @@
 // What the theme leaves out for screen readers and keyboards: a name for the search dialog, no landmark for each button
-// that copies code, and focus for wide tables.
+// that copies code, and focus for wide tables and code.
 document.querySelector(".md-search")?.setAttribute("aria-label", "Search");
 new MutationObserver(() => {
   for (const nav of document.querySelectorAll("nav.md-code__nav:not([role])")) nav.setAttribute("role", "none");
-  for (const table of document.querySelectorAll(".md-typeset__scrollwrap:not([tabindex])")) {
-    if (table.scrollWidth > table.clientWidth) table.tabIndex = 0;
+  for (const wide of document.querySelectorAll(".md-typeset__scrollwrap:not([tabindex]), pre > code:not([tabindex])")) {
+    if (wide.scrollWidth > wide.clientWidth) wide.tabIndex = 0;
   }
 }).observe(document.body, { childList: true, subtree: true });
 
