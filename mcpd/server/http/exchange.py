@@ -186,6 +186,11 @@ class Exchange(Struct, eq=False):
     _head: bytes = b""
     _is_chunked: bool = False
 
+    @property
+    def has_left(self) -> bool:
+        """Whether nothing that is written reaches the client. Over TLS that is known before the connection is lost."""
+        return self.is_gone or self._connection.transport.is_closing()
+
     def notify(self) -> None:
         """Wake the application: more of the body arrived, the client has left, or the response is complete."""
         self.has_news = True

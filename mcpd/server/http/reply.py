@@ -84,6 +84,11 @@ class Reply(Struct, eq=False):
     async def aclose(self, reason: str = "") -> None:
         """Do nothing: a reply ends with its response."""
 
+    @property
+    def has_left(self) -> bool:
+        """Whether the client has left, also if its call is not cancelled yet. Only our own HTTP server tells."""
+        return getattr(getattr(self.request.send, "__self__", None), "has_left", False)
+
     # -- from the request to the response ----------------------------------------------------
 
     def watch_for_disconnect(self) -> None:

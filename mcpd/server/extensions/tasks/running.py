@@ -129,14 +129,14 @@ class TaskRun(Run):
     async def answer(self, handler: Handler) -> Any:
         """Run a handler, and return its result, or the task that the call has become."""
         assert self.outer is not None
-        request = self.outer.call
+        request, channel = self.outer.call, self.channel
         self._ready = self.loop.create_future()
         work = self.work = self.loop.create_task(self._run(handler), name="mcpd-task")
         work.add_done_callback(self._wake)
         try:
             await self._ready
-            if self._seed is not None and not request.is_open:
-                raise asyncio.CancelledError  # the client has cancelled it in this turn of the loop
+            if self._seed is not None and not (request.is_open and not getattr(channel, "has_left", False)):
+                raise asyncio.CancelledError  # the client has cancelled it, or has left, in this turn of the loop
         except BaseException:
             self._give_up(work)
             await asyncio.wait((work,))

@@ -578,6 +578,32 @@ async def test_a_call_that_is_cancelled_as_its_time_ends_leaves_no_task(pause: i
         assert sum(map(len, stage.tasks._kept.values())) == 0
 
 
+@pytest.mark.parametrize("pause", range(6))
+async def test_a_client_that_leaves_as_its_call_becomes_a_task_leaves_one_only_if_it_was_told(pause: int) -> None:
+    """TASK-047: the connection ends in the same turns of the loop in which the call becomes a task."""
+    stage, gate = TaskStage(), asyncio.Event()
+
+    @stage.server.tool(task="auto", task_after=None)
+    async def turning(ctx: Context) -> None:
+        stage.entered.append("turning")
+        await gate.wait()
+        await ctx.become_task()
+        await stage.gate.wait()
+
+    async with serving(stage.server) as port:
+        peer = await port.connect()
+        peer.send(modern("tools/call", {"name": "turning", "arguments": {}}, meta=takes))
+        await entered(stage)
+        (connection,) = port.listener._state.connections
+        gate.set()
+        await turns(pause)
+        connection.transport.abort()
+        was_told = b"taskId" in await peer.rest()
+        await until(lambda: not stage.tasks._background and len(stage.tasks.runs) == was_told)
+        assert len(stage.tasks.store) == was_told  # type: ignore[arg-type]
+        stage.gate.set()
+
+
 @pytest.mark.medium
 async def test_a_store_that_is_away() -> None:
     """TASK-074: auto calls stay in their request, required ones fail; own tasks go on, and end once it is back."""
