@@ -29,7 +29,7 @@ from mcpd.errors import (
     TransportError,
     UnsupportedVersion,
 )
-from mcpd.protocol.envelope import SUBSCRIPTION_ID
+from mcpd.protocol.envelope import SUBSCRIPTION_ID, Envelope
 from mcpd.protocol.jsonrpc import MALFORMED, Id
 from mcpd.protocol.printable import printable
 from mcpd.protocol.types.base import LogLevel, ServerCapabilities
@@ -487,9 +487,13 @@ class ModernEra:
         params: ListenParams | Mapping[str, Any],
         on_notification: OnNotification,
         method: str = "subscriptions/listen",
+        envelope: Envelope | None = None,
     ) -> None:
-        """Keep another subscription open until the server ends it. Raises the errors of a request."""
-        request = self.connection.session.request(method, params)
+        """Keep another subscription open until the server ends it. Raises the errors of a request.
+
+        `envelope` describes another client, for whom the subscription is.
+        """
+        request = self.connection.session.request(method, params, envelope=envelope)
         self._subscription.feeds[request.id] = on_notification
         try:
             await self.connection.answer(request, None)

@@ -412,6 +412,11 @@ def is_known_method(method: str) -> bool:
     return any(method in get(name).requests or method in get(name).notifications for name in _ORDER)
 
 
+def is_known_notification(method: str) -> bool:
+    """Return whether any served version has this notification of servers."""
+    return any(method in get(name).server_notifications for name in _ORDER)
+
+
 class Vocabulary:
     """The methods that extensions add: requests and notifications of clients, notifications of the server."""
 
@@ -460,7 +465,7 @@ class Vocabulary:
 
     def may_say(self, version: Version, method: str) -> bool:
         if method not in self._server_notifications:
-            return False
+            return self.answers_others and not is_known_notification(method)
         versions, _ = self._server_notifications[method]
         return versions is None or version.name in versions
 

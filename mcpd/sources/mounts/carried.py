@@ -11,11 +11,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
-from msgspec import Raw
+from msgspec import Raw, Struct
 from msgspec.json import Decoder
 from msgspec.structs import replace
 
@@ -134,13 +134,62 @@ def with_tag(raw: Raw, mount: str, exchange: Exchange) -> Raw:
     return Raw(encode({**members, "taskId": tagged(_read(members["taskId"]), mount, exchange)}))
 
 
+# ------------------------------------------------------------------------------------------- reads
+
+
+class _Hints(Struct, rename="camel"):
+    ttl_ms: float = 0
+    cache_scope: str = "private"
+
+
+class Reads:
+    """Results of `resources/read` that may be shared, until the server's hint says that they are stale."""
+
+    def __init__(self) -> None:
+        self._kept: dict[str, tuple[Raw, float]] = {}
+        self._bytes = 0
+
+    def get(self, uri: str, now: float) -> Raw | None:
+        """Return a result that is fresh, with the time that is left."""
+        raw, until = self._kept.get(uri, (Raw(), 0.0))
+        if until <= now:
+            self.discard(uri)
+            return None
+        members: dict[str, Any] = dict(_read_members(raw))
+        return Raw(encode({**members, "ttlMs": int(1000 * (until - now))}))
+
+    def put(self, uri: str, raw: Raw, now: float) -> None:
+        """Keep a result if its hints allow that."""
+        try:
+            hints = _read_hints(raw)
+        except MALFORMED:
+            return
+        if hints.cache_scope != "public" or hints.ttl_ms <= 0 or len(raw) > MOST_READ_BYTES:
+            return
+        self.discard(uri)
+        self._bytes += len(raw)
+        self._kept[uri] = raw, now + hints.ttl_ms / 1000
+        while self._bytes > MOST_READ_BYTES:
+            self.discard(next(iter(self._kept)))
+
+    def discard(self, uri: str) -> None:
+        """Forget a result, because the resource has changed."""
+        raw, _ = self._kept.pop(uri, (Raw(), 0.0))
+        self._bytes -= len(raw)
+
+
+MOST_READ_BYTES = 8 * 1024 * 1024
+_read_hints = Decoder(_Hints).decode
+
+
 # ----------------------------------------------------------------------------------- subscriptions
 
 
 class Watches:
     """The resources that the clients of one connection watch, and who watches them."""
 
-    def __init__(self, era: Any, timeout: float | None) -> None:
+    def __init__(self, era: Any, timeout: float | None, on_update: Callable[[str], None]) -> None:
+        self.on_update = on_update
         self._era = era
         self._timeout = timeout
         self._watchers: dict[str, dict[Any, tuple[str, Exchange]]] = {}
@@ -178,5 +227,6 @@ class Watches:
             own = _read(params).get("uri")
         except (AttributeError, *MALFORMED):
             return
+        self.on_update(own)
         for peer, (uri, _) in self._watchers.get(own, {}).items():
             peer.subscriptions.notify("resources", uri)

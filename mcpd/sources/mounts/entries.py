@@ -16,6 +16,7 @@ from mcpd.protocol.types.base import NO_JSON, RawResult
 from mcpd.protocol.types.features import Prompt, Resource, ResourceTemplate, Tool
 from mcpd.protocol.types.interaction import CompleteResult, Completion
 from mcpd.protocol.wire.headers import mirrors
+from mcpd.server.extensions.tasks.settings import TASKS, TaskTool
 from mcpd.server.extensions.ui.constants import SCHEME, UI
 from mcpd.server.registry.entries import (
     ActiveExtensions,
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 
     from mcpd.protocol.wire.headers import Mirror
     from mcpd.server.context.exchange import Exchange
+    from mcpd.server.registry.entries import ToolMeta
 
 log = logging.getLogger("mcpd.mounts")
 
@@ -190,6 +192,13 @@ class MountedTool(_Mounted, ToolEntry):
         return self._item if UI in active else self._plain
 
     @property
+    def extension_meta(self) -> Mapping[str, ToolMeta]:
+        """A tool of a legacy server that asks may run as a task of this server, if the settings say so."""
+        about = self._upstream.about
+        has_sessions = about is not None and about.has_sessions
+        return _AS_TASK if self._upstream.settings.task and has_sessions else {}
+
+    @property
     def mirrors(self) -> Sequence[Mirror]:
         """The arguments that HTTP headers repeat."""
         if self._mirrors is None:
@@ -212,6 +221,10 @@ class MountedTool(_Mounted, ToolEntry):
             return await self._call("tools/call", exchange, own, may_repeat=self.is_repeatable)
         except Unavailable as error:
             return failed(str(error))
+
+
+# A call becomes a task with the first question, not after some time.
+_AS_TASK = {TASKS: TaskTool("auto", None, 0)}
 
 
 def _without(schema: Any, fixed: Mapping[str, Any]) -> Any:

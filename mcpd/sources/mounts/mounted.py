@@ -7,6 +7,7 @@ import logging
 import os
 import re
 from copy import copy
+from functools import partial
 from operator import is_not
 from typing import TYPE_CHECKING, Any, cast
 
@@ -24,7 +25,7 @@ from mcpd.server.extensions.base import Extension, ExtensionHost
 from mcpd.server.extensions.ui.constants import UI
 from mcpd.server.registry.entries import Entries, Problem
 from .entries import entries_of
-from .routes import routing
+from .routes import follow_tasks, routing
 from .settings import MountSettings, read_settings
 from .upstream import Upstream
 
@@ -98,6 +99,12 @@ class Mounts(Extension):
     def parts(self) -> Collection[str]:  # type: ignore[override]
         """The names of the mounts."""
         return self.by_name
+
+    def offered(self, name: str, exchange: Exchange) -> Upstream | None:
+        """Return a mount as the user of a request sees it; None if the request may not use it."""
+        opening = exchange.call.session.opening
+        names, found = opening.part or self.only, self.by_name.get(name)
+        return None if found is None or (names and name not in names) else found.for_user(opening.principal)
 
     def _part_for(self, exchange: Exchange) -> Catalog | None:
         # Return the catalog of a request that names mounts, or whose user has lists of its own.
@@ -297,8 +304,8 @@ class Mounts(Extension):
         if any(each.has_ui for each in upstream.lists.values()):
             cast("AppsExtension", self._host.extensions[UI]).apps  # noqa: B018  # the first use announces it
         about = upstream.about
-        if about is not None and TASKS in (about.capabilities.extensions or {}):
-            cast("TasksExtension", self._host.extensions[TASKS]).carry()
+        if about is not None and (upstream.settings.task or TASKS in (about.capabilities.extensions or {})):
+            cast("TasksExtension", self._host.extensions[TASKS]).carry(partial(follow_tasks, self))
 
     def _wrapped(self, method: str, handler: Handler) -> Handler:
         if method in ("initialize", "server/discover"):

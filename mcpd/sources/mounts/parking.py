@@ -16,13 +16,14 @@ from secrets import token_hex
 from typing import TYPE_CHECKING, Any, Protocol
 from weakref import WeakKeyDictionary, WeakSet
 
-from msgspec import Raw, Struct
+from msgspec import Raw, Struct, structs
 from msgspec.json import Decoder
 
 from mcpd.errors import InternalError, InvalidParams, McpdError, ToolError
 from mcpd.protocol.jsonrpc import MALFORMED, encode
 from mcpd.protocol.types.base import NO_JSON, ProgressParams
-from .shapes import MustVisit, read_members, shaped_question
+from mcpd.server.context.questions import Question, read_question
+from .shapes import MustVisit, needs_of, read_members, shaped_question
 
 if TYPE_CHECKING:
     from mcpd.client.session import ServerRequest
@@ -93,6 +94,36 @@ class Flight(Struct, eq=False, weakref=True):
     async def ask(self, relay: Asker, asked: ServerRequest) -> Any:
         """Ask the client a question of a legacy server, and return its answer."""
         return await relay.ask_client(self.exchange, asked.method, asked.params)
+
+
+class TaskFlight(Flight):
+    """A request to a legacy server that becomes a task of this server when the legacy server asks something."""
+
+    async def ask(self, relay: Asker, asked: ServerRequest) -> Any:
+        """Put a question into the task, and wait until the client has answered it with `tasks/update`."""
+        task = self.exchange.task
+        assert task is not None
+        await task.become("")
+        if task.id is None:
+            raise InternalError("The client cannot be asked: its call could not become a task")
+        needs, params = needs_of(asked.method, _read(asked.params)), asked.params
+        shaped = shaped_question(asked.method, params, self.call.version, relay.version)
+        members = _read(shaped) if isinstance(shaped, Raw) else shaped
+        question = _Passed(*structs.astuple(read_question(asked.method, members, needs)))
+        relay.park()
+        try:
+            asking = self.exchange.asking
+            key = asking.next_key()
+            return (await asking.ask({key: question}, None))[key]
+        finally:
+            relay.unpark()
+
+
+class _Passed(Question):
+    # A question whose answer is passed on as the client wrote it.
+    def read(self, raw: Raw | bytes) -> Any:
+        super().read(raw)
+        return Raw(raw)
 
 
 class ParkedCall(Flight):

@@ -39,11 +39,11 @@ from mcpd.errors import (
     RequestTimeout,
     ToolError,
 )
-from mcpd.protocol.envelope import NAMES, Envelope, written_identity
+from mcpd.protocol.envelope import NAMES, SUBSCRIPTION_ID, Envelope, written_identity
 from mcpd.protocol.jsonrpc import MALFORMED, encode
 from mcpd.protocol.methods import SUBJECTS
 from mcpd.protocol.printable import printable
-from mcpd.protocol.types.base import LOG_LEVELS, NO_JSON, LogMessageParams, ProgressParams, Result
+from mcpd.protocol.types.base import LOG_LEVELS, NO_JSON, LogMessageParams, ProgressParams, RawResult, Result
 from mcpd.protocol.types.features import Tool
 from mcpd.protocol.types.tasks import TASKS
 from mcpd.protocol.versions import table
@@ -51,7 +51,7 @@ from mcpd.server.context.asking import binding_of
 from mcpd.server.context.questions import is_offered
 from mcpd.server.registry.tools import failed
 from .carried import Watches, for_host_contents, with_own_id, with_tag
-from .parking import Flight, Moved, opened_state, parking_of
+from .parking import Flight, Moved, TaskFlight, opened_state, parking_of
 from .settings import HOPS, MOST_HOPS
 from .shapes import UpstreamError, must_visit, needs_of, read_members, shaped_error, shaped_question, shaped_result
 from .upstream import PATIENCE_SECONDS, Connection, Occupied, Unavailable
@@ -88,7 +88,8 @@ async def forward(connection: Connection, method: str, params: Mapping[str, Any]
     if has_tasks and method != "tools/call":
         params = with_own_id(dict(read_members(params) if isinstance(params, Raw) else params), relay.name, exchange)
     try:
-        raw = await relay.ask(method, params, exchange)
+        ask = relay.read if method == "resources/read" else relay.ask
+        raw = await ask(method, params, exchange)
     except Unavailable:
         raise
     except ToolError as error:
@@ -136,7 +137,7 @@ class Relay:
         self._required: set[str] = set()
         self._is_taken = False
         self._waiters: deque[asyncio.Future[None]] = deque()
-        self.watches = Watches(connection.era, self.settings.timeout or None)
+        self.watches = Watches(connection.era, self.settings.timeout or None, connection.upstream.reads.discard)
         self.on_lost: Callable[[], object] | None = None
         """Called when the connection has ended."""
         self._pauses: set[asyncio.Task[None]] = set()
@@ -176,8 +177,24 @@ class Relay:
             return await self._run_rounds(method, members, exchange)
         await self._set_level(call)
         if call.version.is_modern and method in SUBJECTS and self.may_ask(call):
+            has_tasks = TASKS in (call.client.capabilities.extensions or {})
+            if self.settings.task and has_tasks and exchange.task is not None:
+                return await self.send_alone(method, members, TaskFlight(exchange))
             return await self._parking.run(self, method, members, exchange)
         return await self.send(method, members, Flight(exchange))
+
+    async def read(self, method: str, params: Mapping[str, Any] | Raw, exchange: Exchange) -> Raw:
+        """Read a resource, or return the result of an earlier request for it that is fresh."""
+        members = dict(read_members(params) if isinstance(params, Raw) else params)
+        given, reads, clock = members.get("uri"), self.connection.upstream.reads, asyncio.get_running_loop().time
+        uri = _read(given) if isinstance(given, Raw) else given
+        kept = reads.get(uri, clock()) if isinstance(uri, str) else None
+        if kept is not None:
+            return kept
+        raw = await self.ask(method, members, exchange)
+        if isinstance(uri, str) and self.version.is_modern:
+            reads.put(uri, raw, clock())
+        return raw
 
     def _members(self, params: Mapping[str, Any] | Raw, call: Call) -> dict[str, Any]:
         # Return the params for the mounted server: `_meta` without what belongs to the connection of the client.
@@ -252,7 +269,7 @@ class Relay:
         call = exchange.call
         if method == "tools/call" and "task" not in members and self._needs_task(members.get("name")):
             return await self._run_task(members, flight)
-        envelope = self._envelope(call) if self.version.is_modern else None
+        envelope = self.envelope(call) if self.version.is_modern else None
         request = carrier.begin(method, members, self._progress(flight), envelope)
         self.flights[request.id] = flight
         if not call.version.is_modern and call.session.opening.subscribes:
@@ -298,8 +315,8 @@ class Relay:
         uri = getattr(exchange.call.params, "uri", "")
         return shaped_error(error, method, uri, exchange.call, self.version)
 
-    def _envelope(self, call: Call) -> Envelope:
-        # Return the description of the client, cut to what can be passed on.
+    def envelope(self, call: Call) -> Envelope:
+        """Return the description of the client, cut to what can be passed on."""
         client = call.client
         # Only the envelope of a modern client has members that are unknown here.
         stated = written_identity(call.meta) if call.version.is_modern and call.meta is not None else None
@@ -481,12 +498,15 @@ class Relay:
         """Pass a notification of the server on to the client it belongs to."""
         if method == "notifications/resources/updated":
             self.watches.updated(params)
-        if method not in ("notifications/message", "notifications/elicitation/complete"):
+        is_other = not self.prefix.is_used and not table.is_known_notification(method)
+        if not is_other and method not in ("notifications/message", "notifications/elicitation/complete"):
             return
         carried = self.carrier.carried_request()
         flights = self._flights_of(carried)
         waiting = next((flight for flight in reversed(flights) if flight.is_waiting), None)
-        if method == "notifications/elicitation/complete":
+        if is_other and waiting is not None:
+            self._notify(waiting.peer, method, params, waiting.call)
+        elif is_other or method == "notifications/elicitation/complete":
             peer = self.last_peer if waiting is None else waiting.peer
             if peer is not None:
                 self._notify(peer, method, params, None)
@@ -497,6 +517,21 @@ class Relay:
             session = getattr(self.last_peer, "session", None)
             if session is not None and _is_wanted(params, session.log_level):
                 self._notify(self.last_peer, method, params, None)
+
+    def task_changed(self, exchange: Exchange, method: str, params: Raw) -> None:
+        """Pass a notification about a task on to the client that listens to it."""
+        if method != "notifications/tasks":
+            return
+        try:
+            tagged = with_tag(params, self.name, exchange)
+            shaped = shaped_result(tagged, "tasks/get", exchange.call, self.version, self.prefix)
+            assert isinstance(shaped, RawResult)
+            members: dict[str, Any] = dict(read_members(shaped.raw))
+        except (ProtocolError, *MALFORMED) as error:
+            log.warning("mount %s: a notification about a task is left out: %s", self.name, printable(error))
+            return
+        members["_meta"] = {**_read(members.get("_meta", b"{}")), SUBSCRIPTION_ID: exchange.call.id}
+        self._notify(exchange.peer, method, Raw(encode(members)), exchange.call)
 
     def _progress(self, flight: Flight) -> OnProgress | None:
         meta = flight.call.meta

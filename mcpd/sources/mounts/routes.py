@@ -8,17 +8,21 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
-from mcpd.errors import McpdError
+from mcpd.client.eras import ModernEra
+from mcpd.errors import InvalidParams, McpdError
 from mcpd.protocol.methods import METHODS, entries_named
 from mcpd.protocol.printable import printable
+from mcpd.protocol.types.interaction import ListenParams, SubscriptionFilter
 from mcpd.server.context.exchange import Exchange, Handler, finished
-from .carried import mount_of
+from .carried import mount_of, own_id, tagged
 from .entries import MountedResource, MountedTemplate
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Coroutine, Iterable, Mapping
 
     from mcpd.server.registry.catalog import Catalog
     from .upstream import Connection, Upstream
@@ -34,11 +38,44 @@ class Mounted(Protocol):
 
     by_name: dict[str, Upstream]
 
+    def offered(self, name: str, exchange: Exchange) -> Upstream | None:
+        """Return a mount as the user of a request sees it; None if the request may not use it."""
+
 
 def routing(mounts: Mounted, catalog: Catalog) -> Callable[[str, Handler], Handler]:
     """Return the wrapper of a server's handlers."""
     routes = _Routes(mounts, catalog)
     return routes.wrapped
+
+
+def follow_tasks(
+    mounts: Mounted, exchange: Exchange, ids: Iterable[str]
+) -> tuple[list[str], list[Coroutine[Any, Any, None]]]:
+    """Return which tasks of a subscription are those of mounted servers, and what sends their notifications."""
+    found: dict[Upstream, list[str]] = {}
+    for task_id in dict.fromkeys(ids):
+        upstream = mounts.offered(mount_of(task_id), exchange)
+        with suppress(InvalidParams):  # of another user
+            if upstream is not None:
+                found.setdefault(upstream, []).append(own_id(task_id, upstream.name, exchange))
+    known = [tagged(own, upstream.name, exchange) for upstream, each in found.items() for own in each]
+    return known, [_follow(upstream, own, exchange) for upstream, own in found.items()]
+
+
+async def _follow(upstream: Upstream, ids: list[str], exchange: Exchange) -> None:
+    # Pass the notifications of these tasks on, as long as the client listens.
+    from .relay import relay_of
+
+    try:
+        connection = await upstream.connection(exchange)
+        era, relay = connection.era, relay_of(connection)
+        if isinstance(era, ModernEra):
+            listening = ListenParams(notifications=SubscriptionFilter(task_ids=ids))
+            heard = partial(relay.task_changed, exchange)
+            await era.listen(listening, heard, envelope=relay.envelope(exchange.call))
+    except McpdError as error:
+        # The client asks for the task instead.
+        log.info("mount %s reports no changes of tasks: %s", printable(upstream.name), printable(error))
 
 
 class _Routes:
@@ -89,7 +126,7 @@ class _Routes:
 
     def _task(self, method: str, handler: Handler) -> Handler:
         def handle(exchange: Exchange, params: Any) -> Any:
-            upstream = self._mounts.by_name.get(mount_of(getattr(params, "task_id", "")))
+            upstream = self._mounts.offered(mount_of(getattr(params, "task_id", "")), exchange)
             if upstream is None:
                 return handler(exchange, params)
             from .relay import forward  # a start with a manifest needs none of it

@@ -41,6 +41,7 @@ from mcpd.protocol.types.features import Prompt, Resource, ResourceTemplate, Too
 from mcpd.protocol.versions import table
 from mcpd.protocol.versions.table import SUPPORTED, Version
 from . import manifest
+from .carried import Reads
 from .settings import MOST_HOPS, MountSettings, hops_of
 
 if TYPE_CHECKING:
@@ -177,6 +178,7 @@ class Upstream:
         self.about: About | None = None
         """None until it was first connected."""
         self.lists: dict[str, Listed] = {}
+        self.reads = Reads()
         self.secrets: frozenset[str] = frozenset()
         """Values of variables in its configuration, which must not be shown."""
         self.last_error = ""

@@ -12,7 +12,7 @@ from support.clock import until
 from support.http_peer import serving
 from support.wires import LEGACY, MODERN, Wire, memory_wire
 
-from mcpd import Client, Server
+from mcpd import CacheHint, Client, Server
 from mcpd.client.callbacks import Callbacks
 from mcpd.protocol.envelope import Opening
 from mcpd.sources.mounts.carried import for_host
@@ -180,6 +180,26 @@ async def test_a_task_of_another_user_is_not_found() -> None:
     await front.aclose()
 
 
+@pytest.mark.parametrize("depth", [1, 2])
+async def test_changes_of_a_task_are_notified(depth: int) -> None:
+    """MNT-02: with the id that the client knows, after the acknowledgement, and not to another user."""
+    server, released = tasks_server()
+    async with through(server, depth, MODERN, TASKS) as wire:
+        task_id = (await wire.call(f"{'up_' * depth}slow"))["taskId"]
+        name, tag, own = task_id.split(".", 2)
+        ids = [task_id, f"{name}.{tag[::-1]}.{own}", f"other.{tag}.{own}"]
+        number = wire.ask("subscriptions/listen", {"notifications": {"taskIds": ids}})
+        begun = await wire.receive()
+        assert begun["method"] == "notifications/subscriptions/acknowledged"
+        assert begun["params"]["notifications"]["taskIds"] == [task_id]
+        released.set()
+        while (params := (await wire.receive())["params"])["status"] == "working":
+            pass
+        assert params["taskId"] == task_id
+        assert params["result"]["content"][0]["text"] == "finished"
+        assert params["_meta"]["io.modelcontextprotocol/subscriptionId"] == number
+
+
 # ----------------------------------------------------------------------------------- subscriptions
 
 
@@ -243,3 +263,37 @@ async def test_a_lost_connection_is_watched_again_with_one_notification(version:
             server.resource_updated("notes://today")
             await until(lambda: len(heard) == 2)
         await front.aclose()
+
+
+# ------------------------------------------------------------------------------------------- reads
+
+
+@BOTH
+async def test_a_resource_is_read_once_while_its_hints_allow_it(version: str) -> None:
+    """Public ones only, with the time that is left, and anew after they have changed."""
+    server = Server("notes")
+    reads: list[str] = []
+
+    @server.resource("notes://open", cache=CacheHint(60, scope="public"))
+    async def public() -> str:
+        reads.append("open")
+        return "open"
+
+    @server.resource("notes://own", cache=CacheHint(60))
+    async def private() -> str:
+        reads.append("own")
+        return "own"
+
+    front = Server("front")
+    front.mount("up", server, protocol="modern")
+    async with memory_wire(front) as wire, memory_wire(front) as other:
+        for each in (wire, other):
+            await each.open(version)
+            await each.result("resources/list")
+            for uri in ("notes://open", "notes://own"):
+                result = await each.result("resources/read", {"uri": f"up+{uri}"})
+                assert result["contents"][0]["uri"] == f"up+{uri}"
+                if version == MODERN:
+                    assert 0 < result["ttlMs"] <= 60_000
+        assert reads == ["open", "own", "own"]
+    await front.aclose()

@@ -247,3 +247,22 @@ async def test_an_unknown_method_goes_to_a_single_server(version: str) -> None:
         assert (await wire.error("com.example/unknown"))["code"] == -32601
         gone = "ping" if version == MODERN else "subscriptions/listen"
         assert (await wire.error(gone))["code"] == -32601
+
+
+@BOTH
+async def test_an_unknown_notification_of_a_single_server_is_passed_on(version: str) -> None:
+    up = make_server("up")
+    extension = up.extension("com.example/notes")
+    extension.admits = lambda client: True  # type: ignore[method-assign]
+    extension.may_notify("com.example/notes/changed")
+
+    @up.tool
+    async def change(ctx: Context) -> str:
+        await ctx.notify("com.example/notes/changed", {"note": "n"})
+        return "changed"
+
+    for protocol in ("modern", "legacy"):
+        async with opened(alone(up, MountSettings(protocol=protocol)), version) as wire:  # type: ignore[arg-type]
+            assert await wire.text("change") == "changed"
+            (heard,) = wire.heard
+            assert (heard["method"], heard["params"]["note"]) == ("com.example/notes/changed", "n")

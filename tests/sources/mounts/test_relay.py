@@ -27,6 +27,7 @@ from mcpd.types import CreateMessageResult, ElicitResult, Root, TextContent
 from .asking import FORM, make_server
 
 OLD = LEGACY[-1]
+TASKS = "io.modelcontextprotocol/tasks"
 CAPABILITIES = {"elicitation": {"form": {}, "url": {}}, "sampling": {}, "roots": {}}
 
 
@@ -481,6 +482,40 @@ def scripted_result(front: Server, raw: dict[str, Any]) -> Server:
 
     front.mount("up", server, protocol="modern")
     return server
+
+
+@pytest.mark.parametrize("version", [OLD, MODERN])
+@pytest.mark.parametrize("protocol", ["legacy", "modern"])
+async def test_a_question_makes_a_task_of_a_call_if_the_mount_says_so(version: str, protocol: str) -> None:
+    """A modern client with tasks answers the questions of a legacy server by `tasks/update`; others as without it."""
+    front = Server("front")
+    front.mount("up", make_server(), protocol=protocol, task=True)
+    async with memory_wire(front) as wire:
+        await wire.open(version, {**CAPABILITIES, "extensions": {TASKS: {}}})
+        await wire.result("tools/list")
+        assert (await wire.text("up_add", a=1, b=2)) == "3"
+        if version == OLD:
+            number = wire.ask("tools/call", {"name": "up_name", "arguments": {"greeting": "hi"}})
+            question = await wire.receive()
+            wire.send({"jsonrpc": "2.0", "id": question["id"], "result": ACCEPTED})
+            assert (await wire.answer(number))["result"]["content"][0]["text"] == "hi me"
+        elif protocol == "modern":
+            assert (await asked(wire, "name", {"greeting": "hi"}))["result"]["resultType"] == "input_required"
+        else:
+            for tool, arguments, answer, text in (
+                ("name", {"greeting": "hi"}, ACCEPTED, "hi me"),
+                ("folders", {}, {"roots": [{"uri": "file:///mine"}]}, "file:///mine"),
+            ):
+                task = (await asked(wire, tool, arguments))["result"]
+                assert task["resultType"] == "task"
+                while (found := await wire.result("tasks/get", {"taskId": task["taskId"]}))["status"] == "working":
+                    await asyncio.sleep(0)
+                (key,) = found["inputRequests"]
+                await wire.result("tasks/update", {"taskId": task["taskId"], "inputResponses": {key: answer}})
+                while (found := await wire.result("tasks/get", {"taskId": task["taskId"]}))["status"] != "completed":
+                    await asyncio.sleep(0)
+                assert found["result"]["content"][0]["text"] == text
+    await front.aclose()
 
 
 async def test_members_that_nobody_knows_survive() -> None:

@@ -7,7 +7,7 @@ import os
 import subprocess
 import tomllib
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,14 +15,15 @@ import pytest
 from conftest import Child
 from support.http_peer import serving
 from support.http_wire import Passing
-from support.wires import MODERN, Wire, memory_wire
+from support.wires import LEGACY, MODERN, Wire, memory_wire
 
 from mcpd import Client, Context, Server
 from mcpd.client.targets.named import CommandTarget, UrlTarget
 from mcpd.errors import ConfigurationError
 from mcpd.protocol.principal import Principal
 from mcpd.protocol.types.base import Icon
-from mcpd.transports.guards import Refusal
+from mcpd.transports.authentication import RequestHeaders
+from mcpd.transports.guards import Access, Refusal
 
 PROGRAM = """
 import json, os
@@ -95,6 +96,49 @@ async def test_headers_of_clients_are_not_sent_on_unless_they_are_named() -> Non
     assert fields["x-tenant"] == "acme"
     assert "planted" not in str(fields)
     assert fields["mcp-name"] == "note"
+
+
+@pytest.mark.parametrize("near_version", [LEGACY[-1], MODERN])
+async def test_each_user_has_its_own_token_at_the_mounted_server(near_version: str) -> None:
+    """`identity="upstream"`: never the token for this server, and nothing is shared between two users."""
+    seen: list[dict[str, str]] = []
+
+    async def authenticate(headers: RequestHeaders) -> Principal | Refusal:
+        user = (headers.get("authorization") or "").removeprefix("Bearer planted-")
+
+        async def token() -> str:
+            return f"{user}-upstream"
+
+        return Principal(user).with_upstream(token) if user else Refusal(401, "who?")
+
+    front = Server("front")
+    async with serving(headers_server(seen)) as port:
+        front.mount("up", port.listener.url, identity="upstream")
+        async with serving(front, access=Access(authenticate=authenticate)) as near, AsyncExitStack() as stack:
+            users = {}
+            for user in ("ann", "bob"):
+                headers = {"Authorization": f"Bearer planted-{user}"}
+                client = Client(near.listener.url, headers=headers, version=near_version)
+                users[user] = await stack.enter_async_context(client)
+            for user in ("ann", "bob", "ann"):
+                assert [tool.name for tool in await users[user].list_tools()] == ["up_note"]
+                await users[user].call_tool("up_note")
+        await front.aclose()
+    assert [fields["authorization"] for fields in seen] == [f"Bearer {name}-upstream" for name in ("ann", "bob", "ann")]
+    assert "planted" not in str(seen)
+
+
+async def test_without_a_login_a_server_for_users_is_not_reached() -> None:
+    seen: list[dict[str, str]] = []
+    async with serving(headers_server(seen)) as port:
+        front = Server("front")
+        front.mount("up", port.listener.url, identity="upstream")
+        async with memory_wire(front, MODERN) as wire:
+            assert (await wire.result("tools/list"))["tools"] == []
+        (status,) = front.extensions["mcpd/mounts"].mounts()
+        assert "needs the login of each user" in status.last_error
+        await front.aclose()
+    assert seen == []
 
 
 @pytest.mark.parametrize("header", ["Authorization", "cookie", "Mcp-Session-Id", "x-forwarded-for"])

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Coroutine, Mapping
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from mcpd.errors import ConfigurationError, RegistrationError
 from mcpd.protocol.envelope import ClientIdentity
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from mcpd.protocol.types.interaction import ListenResult, SubscriptionFilter
     from mcpd.server.backplane.base import Backplane
     from .registry import Tasks
+
+    Follow: TypeAlias = Callable[[Exchange, list[str]], tuple[list[str], list[Coroutine[Any, Any, None]]]]
 
 # Seconds after which a call of a client without tasks is answered with a text, if `task_fallback` is "poll". Hosts
 # give up after 60 s.
@@ -60,7 +62,7 @@ class TasksExtension(Extension):
         self._shared: Backplane | None = None
         self._joined: TasksExtension | None = None
         self._counted: tuple[int, bool] = (-1, False)
-        self._carries = False
+        self._follow: Follow | None = None
 
     def serve_options(self) -> type:
         """Return the options that operators choose."""
@@ -119,9 +121,12 @@ class TasksExtension(Extension):
         if self._joined is not None:
             self._joined._offer()
 
-    def carry(self) -> None:
-        """Announce tasks to clients of 2026-07-28, although the tasks are those of another server."""
-        self._carries = True
+    def carry(self, follow: Follow) -> None:
+        """Announce tasks to clients of 2026-07-28, although the tasks are those of another server.
+
+        `follow` returns which tasks of a subscription these are, and coroutines that send their notifications.
+        """
+        self._follow = follow
         self._offer()
 
     @property
@@ -174,7 +179,7 @@ class TasksExtension(Extension):
     def capabilities_for(self, exchange: Exchange, extensions: dict[str, Any]) -> dict[str, Any] | None:
         """Return the capability of 2025-11-25, or put the extension into `extensions` (TASK-001, TASK-002)."""
         extensions.pop(TASKS, None)
-        if not self.has_tools and not (self._carries and exchange.call.version.is_modern):
+        if not self.has_tools and not (self._follow is not None and exchange.call.version.is_modern):
             return None
         from .methods import form_of
 
@@ -186,7 +191,8 @@ class TasksExtension(Extension):
         """Serve a subscription that names tasks."""
         from .methods import listen  # few clients do
 
-        return listen(self.tasks, exchange, honoured, ids)
+        carried, work = ([], []) if self._follow is None else self._follow(exchange, ids)
+        return listen(self.tasks, exchange, honoured, ids, carried, work)
 
     def handler(self, name: str, method: Method) -> Callable[[Exchange, Any], Any]:
         """Return the handler of a method, whose function also gets the tasks."""

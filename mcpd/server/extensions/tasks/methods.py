@@ -150,28 +150,44 @@ NOTIFICATIONS = {"notifications/tasks": table.MODERN, "notifications/tasks/statu
 
 
 def listen(
-    tasks: Tasks, exchange: Exchange, honoured: SubscriptionFilter, ids: list[str]
+    tasks: Tasks,
+    exchange: Exchange,
+    honoured: SubscriptionFilter,
+    ids: list[str],
+    carried: list[str],
+    work: list[Coroutine[Any, Any, None]],
 ) -> Coroutine[Any, Any, ListenResult]:
-    """Serve a subscription that names tasks. Tasks of other clients are left out silently (TASK-050)."""
+    """Serve a subscription that names tasks. Tasks of other clients are left out silently (TASK-050).
+
+    `carried` are tasks of mounted servers, whose notifications `work` sends.
+    """
     _checked(exchange.call)
     if len(ids) > _MOST_FOLLOWED:
         raise InvalidParams(f"notifications.taskIds: at most {_MOST_FOLLOWED} tasks in one subscription")
-    return _stored(_listen(tasks, exchange, honoured, ids))
+    return _stored(_listen(tasks, exchange, honoured, ids, carried, work))
 
 
-async def _listen(tasks: Tasks, exchange: Exchange, honoured: SubscriptionFilter, ids: list[str]) -> ListenResult:
+async def _listen(
+    tasks: Tasks,
+    exchange: Exchange,
+    honoured: SubscriptionFilter,
+    ids: list[str],
+    carried: list[str],
+    work: list[Coroutine[Any, Any, None]],
+) -> ListenResult:
     found = [task_id for task_id in dict.fromkeys(ids) if await tasks.find_for(task_id, exchange) is not None]
-    honoured.task_ids = found
+    honoured.task_ids = [*found, *carried]
     feed = _Feed(tasks, exchange, 2 * len(found) + _MOST_DUE)
     for task_id in found:
         tasks.watch(task_id, feed.changed)
     # The acknowledgement is its first step, and precedes the first notification.
     listening = asyncio.ensure_future(exchange.peer.listen(exchange.call, honoured))
-    sending = asyncio.ensure_future(feed.send(found))
+    sending = [asyncio.ensure_future(each) for each in (feed.send(found), *work)]
     try:
         return await listening
     finally:
-        sending.cancel()
+        for each in sending:
+            each.cancel()
         for task_id in found:
             tasks.unwatch(task_id, feed.changed)
 
