@@ -50,6 +50,9 @@ FOREIGN = (
 )  # fmt: skip
 """How methods of extensions begin, of which the protocol's schemas know nothing."""
 
+EVENT_CODES = frozenset((*range(-32027, -32022), *range(-32015, -32010)))
+"""The codes of the events extension, those of SEP-3415 and those of the sketch before it."""
+
 SPEC = Path(__file__).resolve().parents[3] / "shared" / "spec"
 AVAILABLE = SPEC.is_dir()
 
@@ -158,7 +161,8 @@ def _validate_result(schema: _Schema, direction: Direction, result: Any, method:
 def _validate_error(schema: _Schema, message: dict[str, Any], closed: bool) -> str:
     code = message["error"]["code"]
     name = schema.errors.get(code)
-    if schema.version == NEWEST and name is None and -32099 <= code <= -32000:
+    is_reserved = -32099 <= code <= -32000 and code not in EVENT_CODES
+    if schema.version == NEWEST and name is None and is_reserved:
         raise SchemaViolation(f"{schema.version}: the code {code} means nothing there (S26-010, S26-012)")
     if code == -32042 and name is None:
         raise SchemaViolation(f"{schema.version}: the code {code} belongs to 2025-11-25 alone")

@@ -230,9 +230,9 @@ class EventKind(Entry):
         return {"type": "object", "properties": {}} if self.callee is None else self.callee.input_schema
 
     def _check_on(self, where: str) -> None:
-        inputs, payloads = (schema.get("properties", {}) for schema in self._schemas or ({}, {}))
+        inputs, payload = self.schemas
         for name in self.on:
-            if name not in inputs or name not in payloads:
+            if name not in inputs.get("properties", {}) or name not in payload.get("properties", {name: None}):
                 raise RegistrationError(
                     f"{where}, on={name!r}: expected the name of an argument and of a payload field"
                 )
@@ -348,8 +348,6 @@ class EventKind(Entry):
 
     def _values(self, given: dict[str, Any], context: EventContext) -> dict[str, Any]:
         if self._read is None or self.callee is None:
-            if given and self.schemas[0].get("additionalProperties") is False:
-                raise InvalidParams("arguments: there are none")
             return given
         try:
             values = asdict(self._read(encode(given)))
@@ -358,6 +356,11 @@ class EventKind(Entry):
         if self.callee.context_name is not None:
             values[self.callee.context_name] = self.callee.make_context(context)
         return values
+
+    @property
+    def is_open(self) -> bool:
+        """Whether no function of the author says who may have its events."""
+        return "authorize" not in self.hooks and self.shows is None
 
     async def is_visible(self, context: EventContext) -> bool:
         """Whether a caller sees the type; not if its rule fails."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec.json import encode
 
 from mcpd.protocol.envelope import ClientIdentity
-from mcpd.protocol.types.events import EVENTS, ChannelParams, ListEventsResult
+from mcpd.protocol.types.events import EVENTS, ChannelParams, EventType, ListEventsResult
 from mcpd.server.context.exchange import Exchange
 from mcpd.server.extensions.base import Extension, ExtensionHost, Method
 from mcpd.server.registry.entries import Listing, Problem
@@ -79,11 +79,22 @@ class EventsExtension(Extension):
         """Return the decorator of a type; with `every` of one that another system keeps."""
 
         def declare(function: Callable[..., Any]) -> EventKind:
-            kind = EventKind(name, function, payload=payload, **options)
+            if every is None:
+                kind = EventKind(name, function, payload=payload, **options)
+            else:
+                from .sources import SourceKind  # few servers have one
+
+                kind = SourceKind(name, function, payload=payload, every=every, **options)
             self.add(kind)
             return kind
 
         return declare
+
+    def add_remote(self, described: EventType, remote: Any, *, every: float = 30.0) -> None:
+        """Add a type of another server. `remote(arguments, cursor, user, most)` returns a `Batch` of its events."""
+        from .sources import remote_kind  # for mounts
+
+        self.add(remote_kind(described, remote, every), replace=True)
 
     def remove(self, name: str) -> bool:
         """Remove a type, and end its subscriptions. Returns False for an unknown name."""
@@ -185,7 +196,7 @@ class EventsExtension(Extension):
             self.hub.failed(entry.event, error)
             return
         meta = {"event": kind.name, "event_id": entry.event.id, "time": entry.event.timestamp}
-        connection.notify_nowait("notifications/claude/channel", ChannelParams(content=text, meta=meta))
+        await connection.notify("notifications/claude/channel", ChannelParams(content=text, meta=meta))
 
     # -- serving -----------------------------------------------------------------------------
 

@@ -71,6 +71,8 @@ class Ring:
 
     def __init__(self, most: int, life: float) -> None:
         self._entries: deque[Entry] = deque()
+        self.newest: Order = (0,)
+        """The place of the last event."""
         self._most, self._life = most, life
         self.lost: Order = ()
         """The place of the last event that was dropped."""
@@ -79,6 +81,7 @@ class Ring:
     def add(self, entry: Entry) -> None:
         """Keep an event, and drop those that are too many or too old."""
         self._entries.append(entry)
+        self.newest = entry.order
         self.last_at = entry.at
         while len(self._entries) > self._most:
             self.lost = self._entries.popleft().order
@@ -171,6 +174,8 @@ class Hub:
         self._beating: asyncio.TimerHandle | None = None
         self._asking: asyncio.TimerHandle | None = None
         self._holds: dict[tuple[str, str, bytes], int] = {}
+        self.watches: dict[Any, Any] = {}
+        self._endings: dict[str, Callable[[], None]] = {}
 
     # -- types -------------------------------------------------------------------------------
 
@@ -412,12 +417,18 @@ class Hub:
         self._known[subscription.id] = subscriber
         index = self._owners.setdefault(subscription.name, Index(kind.on))
         index.add(subscription.id, subscriber)
+        if kind.is_source:
+            from .sources import know_webhook  # few servers have one
+
+            self._endings[subscription.id] = know_webhook(self, subscription.id, subscriber)
 
     def forget(self, subscription_id: str) -> None:
         """Forget a webhook subscription."""
         subscriber = self._known.pop(subscription_id, None)
         if subscriber is not None:
             self._owners[subscriber.kind.name].discard(subscription_id, subscriber)
+            if (end := self._endings.pop(subscription_id, None)) is not None:
+                end()
 
     def candidates(self, event: Event) -> list[str]:
         """Return the ids of the known subscriptions whose arguments admit an event."""
@@ -503,7 +514,7 @@ class Hub:
             self._holds[key] = left
         else:
             self._holds.pop(key, None)
-        return left == 0
+        return left <= 0
 
     async def release(self, subscriber: Subscriber) -> None:
         """Run `.unsubscribed` after the last subscriber with these arguments."""
@@ -522,7 +533,7 @@ class Hub:
     def is_open(self, name: str) -> bool:
         """Whether no function decides who may have the events of a type."""
         kind = self.kinds.get(name)
-        return kind is not None and "authorize" not in kind.hooks and kind.shows is None
+        return kind is not None and kind.is_open
 
     async def revoke(self, principal: Principal | str) -> None:
         """Ask again whether a user may have events; types without `.authorize` end its subscriptions."""

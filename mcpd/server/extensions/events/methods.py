@@ -170,7 +170,7 @@ def poll(events: Served, exchange: Exchange, params: PollParams) -> Any:
     if most < 1:
         raise InvalidParams("maxEvents: expected at least 1")
     kind = hub.kinds.get(params.name)
-    if kind is None or kind.shows is not None or kind.hooks:
+    if kind is None or kind.is_source or kind.shows is not None or kind.hooks:
         return _poll_checked(events, exchange, params, min(most, SLICE))
     subscriber = _plainly(kind, exchange, params.arguments, "poll")
     _count_poll(events, exchange)
@@ -181,6 +181,10 @@ async def _poll_checked(events: Served, exchange: Exchange, params: PollParams, 
     hub = events.hub
     subscriber = await _subscriber(hub, exchange, params.name, params.arguments, "poll")
     _count_poll(events, exchange)
+    if subscriber.kind.is_source:
+        from .sources import poll_source  # few servers have one
+
+        return await poll_source(hub, subscriber, params, most)
     await events.leases.extend(subscriber)
     result = _polled(hub, subscriber, params, most)
     return await finished(result)  # type: ignore[no-any-return]
@@ -261,6 +265,10 @@ async def stream(events: Served, exchange: Exchange, params: EventParams) -> Res
     events.stream_counts[owner] = count + 1
     try:
         await hub.hold(subscriber)
+        if subscriber.kind.is_source:
+            from .sources import SourceStream  # few servers have one
+
+            return await SourceStream(hub, subscriber, exchange, params).begin()
         from .streams import Stream  # few clients open one
 
         order, is_truncated = hub.begin(params.name, params.cursor, params.max_age_ms)

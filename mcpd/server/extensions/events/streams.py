@@ -7,6 +7,7 @@ begin, and while its client does not read. So nothing waits in memory for one cl
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Raw
@@ -18,7 +19,7 @@ from mcpd.protocol.types.events import ActiveParams, EventError, HeartbeatParams
 from mcpd.protocol.types.interaction import ListenResult
 from .declare import Subscriber
 from .hub import SLICE, Entry, Hub, Order
-from .wire import error_object
+from .wire import Event, error_object
 
 if TYPE_CHECKING:
     from mcpd.server.context.exchange import Exchange
@@ -45,16 +46,17 @@ class Stream:
         self._loop = asyncio.get_running_loop()
         self.ended: asyncio.Future[None] = self._loop.create_future()
         self._lagging = asyncio.Event()
+        self.ring = hub.rings[self._name]
 
-    async def run(self, is_truncated: bool) -> Result:
-        """Deliver until the client cancels, or the stream ends; then return its result."""
+    async def run(self, is_truncated: bool, early: Sequence[tuple[Event, str | None]] = ()) -> Result:
+        """Deliver until the client cancels, or the stream ends; then return its result. `early` are events before."""
         session = self._call.session
         session.max_in_flight += 1  # it does not count among the requests that are worked on (EVT-032)
         self._peer.subscriptions.keep(self._call, self.ended)
         try:
             self._say_active(is_truncated)
             self.hub.opened(self)
-            serving = asyncio.ensure_future(self._serve())
+            serving = asyncio.ensure_future(self._serve(early))
             try:
                 await asyncio.wait((serving, self.ended), return_when=asyncio.FIRST_COMPLETED)
                 if serving.done():
@@ -101,12 +103,14 @@ class Stream:
         self.due = now + self.hub.settings.heartbeat
         if self._is_behind or self._is_over or self._peer.channel.is_congested:
             return
-        place = self.hub.place_for(self._name)
-        if place is not None:
-            self.order = max(self.order, place)
+        self.order = max(self.order, self._newest())
         self._say("heartbeat", HeartbeatParams(cursor=self._cursor(), meta=self._meta))
 
-    async def _serve(self) -> None:
+    async def _serve(self, early: Sequence[tuple[Event, str | None]]) -> None:
+        for event, cursor in early:
+            pause = self._send(Entry(self.order, cursor or "", 0.0, event, None), is_early=True)
+            if pause is not None:
+                await pause
         while True:
             await self._catch_up()
             await self._lagging.wait()
@@ -115,7 +119,7 @@ class Stream:
             self._skip()
 
     async def _catch_up(self) -> None:
-        ring = self.hub.rings[self._name]
+        ring = self.ring
         while not self.ended.done():
             entries, has_more = ring.after(self.order)
             for entry in entries:
@@ -131,7 +135,7 @@ class Stream:
 
     def _skip(self) -> None:
         # The client has not read for long: of what waits for it, only the last events are sent.
-        ring = self.hub.rings[self._name]
+        ring = self.ring
         waiting, _ = ring.after(self.order, self.hub.settings.buffer[0] + SLICE)
         is_lost = self.order < ring.lost
         size, kept = 0, 0
@@ -146,7 +150,7 @@ class Stream:
             self.order = waiting[first - 1].order if first else max(self.order, ring.lost)
             self._say_active(True)
 
-    def _send(self, entry: Entry) -> Any:
+    def _send(self, entry: Entry, *, is_early: bool = False) -> Any:
         # Send an event if it is for this client. Returns what to await before the next one, or None.
         self.order = entry.order
         event = entry.event
@@ -155,16 +159,22 @@ class Stream:
         except Exception as error:
             self.hub.failed(event, error)
             problem = InternalError(f"The event {event.id} could not be made for this subscription")
-            return self._say("error", ProblemParams(error=self._error(problem), meta=self._meta))
+            return self._post("error", ProblemParams(error=self._error(problem), meta=self._meta))
         if data is None:
             return None
-        return self._say("event", StreamEvent(
+        return self._post("event", StreamEvent(
             event_id=event.id, name=event.name, timestamp=event.timestamp, data=Raw(data),
-            cursor=self.hub.cursor(event.name, entry.position), meta=self._meta,
+            cursor=self._cursor_of(entry), meta=self._meta,
         ))  # fmt: skip
+
+    def _newest(self) -> Order:
+        return self.hub.place_for(self._name) or self.order
 
     def _error(self, failure: ProtocolError) -> EventError:
         return EventError(**error_object(failure, self.hub.settings.codes))
+
+    def _cursor_of(self, entry: Entry) -> str | None:
+        return self.hub.cursor(self._name, entry.position)
 
     def _cursor(self) -> str | None:
         return self.hub.place(self._name, self.order)
@@ -172,6 +182,12 @@ class Stream:
     def _say_active(self, is_truncated: bool) -> None:
         self._say("active", ActiveParams(cursor=self._cursor(), truncated=is_truncated, meta=self._meta))
 
-    def _say(self, what: str, params: Any) -> Any:
+    def _say(self, what: str, params: Any) -> None:
+        pause = self._post(what, params)
+        if pause is not None:
+            pause.close()
+
+    def _post(self, what: str, params: Any) -> Any:
+        # Send a notification. Returns what to await before the next one, or None.
         self.due = self._loop.time() + self.hub.settings.heartbeat
         return self._peer.notify_nowait(f"notifications/events/{what}", params, self._call)
