@@ -118,6 +118,7 @@ ERAS_ARE_KNOWN = {
     "mcpd/server/http/legacy.py": 1,  # what a header may name
     "mcpd/server/http/modern.py": 1,  # what a connection begins with
     "mcpd/server/http/sealed_sessions.py": 1,  # what an id may name, by number
+    "mcpd/server/extensions/events/methods.py": 1,  # which methods of events a version has
     "mcpd/server/extensions/tasks/methods.py": 5,  # which methods of tasks a version has, and their form: chosen here
     "mcpd/server/extensions/tasks/record.py": 1,  # what is stored is in the newest version
     "mcpd/server/extensions/tasks/extension.py": 1,  # tasks of mounted servers have the newest form only

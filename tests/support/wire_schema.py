@@ -161,8 +161,7 @@ def _validate_result(schema: _Schema, direction: Direction, result: Any, method:
 def _validate_error(schema: _Schema, message: dict[str, Any], closed: bool) -> str:
     code = message["error"]["code"]
     name = schema.errors.get(code)
-    is_reserved = -32099 <= code <= -32000 and code not in EVENT_CODES
-    if schema.version == NEWEST and name is None and is_reserved:
+    if schema.version == NEWEST and name is None and -32099 <= code <= -32000:
         raise SchemaViolation(f"{schema.version}: the code {code} means nothing there (S26-010, S26-012)")
     if code == -32042 and name is None:
         raise SchemaViolation(f"{schema.version}: the code {code} belongs to 2025-11-25 alone")
@@ -544,7 +543,7 @@ class Conversation:
             del self._open[key]
         if not isinstance(message.get("result"), dict) or "task" not in message["result"]:
             self._tokens.discard((type(token), token))  # a task of 2025-11-25 keeps it
-        if method.startswith(FOREIGN) and "result" in message:
+        if method.startswith(FOREIGN) and ("result" in message or message["error"]["code"] in EVENT_CODES):
             return
         if method == "initialize" and "result" in message:
             version = self.version = message["result"].get("protocolVersion", NEWEST_LEGACY)

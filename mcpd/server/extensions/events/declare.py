@@ -357,6 +357,10 @@ class EventKind(Entry):
             values[self.callee.context_name] = self.callee.make_context(context)
         return values
 
+    def look_for(self, hub: Any, subscription: str, subscriber: Subscriber) -> Callable[[], None] | None:
+        """Begin to look for events of a webhook subscription, if they have to be looked for. Returns what ends that."""
+        return None
+
     @property
     def is_open(self) -> bool:
         """Whether no function of the author says who may have its events."""

@@ -17,7 +17,7 @@ from mcpd.server.extensions.base import Extension, ExtensionHost, Method
 from mcpd.server.registry.entries import Listing, Problem
 from .declare import EventKind
 from .hub import Entry, Hub
-from .methods import METHODS, NOTIFICATIONS, Leases, Rates
+from .methods import METHODS, NOTIFICATIONS, Leases, Rates, has_polls
 from .settings import Events
 from .wire import EventFailure
 
@@ -116,11 +116,10 @@ class EventsExtension(Extension):
     def capabilities_for(self, exchange: Exchange, extensions: dict[str, Any]) -> dict[str, Any] | None:
         """Return the older capability `events`, and put the extension into `extensions`, as far as a client gets it."""
         is_declared = isinstance((exchange.client.capabilities.extensions or {}).get(EVENTS), dict)
-        is_offered = len(self.listing) and (exchange.call.version.is_modern or is_declared)
-        if not is_offered:
+        if not len(self.listing) or not (has_polls(exchange) or is_declared):
             extensions.pop(EVENTS, None)
             return None
-        extensions[EVENTS] = {"listChanged": True} if exchange.call.version.is_modern else {}
+        extensions[EVENTS] = {"listChanged": True} if has_polls(exchange) else {}
         return {} if self.hub.settings.compat else None
 
     @property

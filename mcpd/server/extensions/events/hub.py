@@ -417,10 +417,8 @@ class Hub:
         self._known[subscription.id] = subscriber
         index = self._owners.setdefault(subscription.name, Index(kind.on))
         index.add(subscription.id, subscriber)
-        if kind.is_source:
-            from .sources import know_webhook  # few servers have one
-
-            self._endings[subscription.id] = know_webhook(self, subscription.id, subscriber)
+        if (end := kind.look_for(self, subscription.id, subscriber)) is not None:
+            self._endings[subscription.id] = end
 
     def forget(self, subscription_id: str) -> None:
         """Forget a webhook subscription."""

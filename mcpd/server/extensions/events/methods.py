@@ -98,10 +98,15 @@ class Served(Protocol):
         """Return the engine of webhooks."""
 
 
+def has_polls(exchange: Exchange) -> bool:
+    """Return whether the client's version has polls and streams, and not only webhooks."""
+    return exchange.call.session.vocabulary.request(exchange.call.version, "events/poll") is not None
+
+
 def modes_for(exchange: Exchange) -> frozenset[str]:
     """Return the modes that a caller can use."""
     origin = exchange.origin
-    modes = {"poll", "push"} if exchange.call.version.is_modern else set()
+    modes = {"poll", "push"} if has_polls(exchange) else set()
     if origin.user.is_authenticated and origin.transport != "stdio":
         modes.add("webhook")
     return frozenset(modes)

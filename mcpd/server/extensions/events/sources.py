@@ -88,6 +88,17 @@ class SourceKind(EventKind):
             found.append((event, own or (_encoded(batch.cursor, 0) if is_last else _encoded(base, number))))
         return found, batch
 
+    def look_for(self, hub: Any, subscription: str, subscriber: Subscriber) -> Callable[[], None] | None:
+        """Look for events of a webhook subscription too. Returns what ends that."""
+        watch = watch_for(hub, subscriber)
+        watch.webhooks[subscription] = None
+
+        def forget() -> None:
+            watch.webhooks.pop(subscription, None)
+            watch.leave()
+
+        return forget
+
     def _event(self, item: Any) -> tuple[Event, str | None]:
         one = item if isinstance(item, Found) else Found(item)
         data, _ = self.written(one.payload)
@@ -288,15 +299,3 @@ class SourceStream(Stream):
 
     def _cursor(self) -> str | None:
         return self._last
-
-
-def know_webhook(hub: Hub, subscription: str, subscriber: Subscriber) -> Callable[[], None]:
-    """Look for events of a webhook subscription too. Returns what ends that."""
-    watch = watch_for(hub, subscriber)
-    watch.webhooks[subscription] = None
-
-    def forget() -> None:
-        watch.webhooks.pop(subscription, None)
-        watch.leave()
-
-    return forget
