@@ -1,6 +1,6 @@
 """What the schema of a tool has to be like, so that clients that were never written for us can read it.
 
-Each rule is there because some client fell without it (docs/schemas.md says which). `broken` judges a schema alone;
+Each rule is there because some client failed without it. `broken` judges a schema alone;
 whether validators and converters of others take it, `test_schema_validators` and `test_schema_converters` ask them.
 Written without the code that it judges: nothing of it is imported here.
 """

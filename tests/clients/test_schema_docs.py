@@ -1,4 +1,4 @@
-"""docs/schemas.md says what is so: each row of its tables is tried."""
+"""docs/reference/schemas.md says what is so: each row of its tables is tried."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from msgspec import Meta
 
 from mcpd.server.functions.signature import bind
 
-PAGE = (Path(__file__).resolve().parent.parent.parent / "docs" / "schemas.md").read_text(encoding="utf-8")
+DOCS = Path(__file__).resolve().parent.parent.parent / "docs"
+PAGE = (DOCS / "reference" / "schemas.md").read_text(encoding="utf-8")
 NAMES = {
     "Any": Any,
     "Decimal": Decimal,

@@ -4,7 +4,7 @@ Every generated schema passes through here; schemas that an author gives as JSON
 form does. Enums have a type, arrays `items`, records `properties`, tuples their length. Boolean schemas are replaced
 except in `additionalProperties`, unknown keywords and formats are dropped, and references are replaced by what they
 name. A schema admits at least what the function takes and returns, because values are checked by its types, never by
-this schema. The reason for each rule is in docs/schemas.md.
+this schema. docs/schemas.md lists the rules.
 
 References are inlined because many clients drop `$defs`, or read definitions only once and in order. `$defs` keeps
 recursive types, and types that would make the schema too large. Their names are plain words, and each follows those
