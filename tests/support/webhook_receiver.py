@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import ssl
 import subprocess
 import tempfile
@@ -51,7 +52,9 @@ def reply(status: int = 200, body: bytes = b"{}", *headers: str) -> bytes:
 
 @cache
 def certificate() -> Path:
-    """A certificate for the host of receivers, with its key; it signs itself."""
+    """A certificate for the host of receivers, with its key; it signs itself. A child process has its parent's."""
+    if found := os.environ.get("MCPD_RECEIVER"):
+        return Path(found)
     path = Path(tempfile.mkdtemp(prefix="mcpd-receiver-")) / "both.pem"
     subprocess.run(
         ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "7",
@@ -136,7 +139,7 @@ class Receiver:
             self.ended += 1
             self._arrived.set()
             self.tasks.discard(asyncio.current_task())
-            writer.close()
+            writer.transport.abort()  # the peer has gone: TLS would wait for its goodbye
 
     def usual(self, request: Request) -> bytes:
         """What a good receiver answers."""
@@ -165,3 +168,5 @@ async def receiving() -> AsyncIterator[Receiver]:
             task.cancel()
         if left:
             await asyncio.wait(left)
+        for _ in range(20):
+            await asyncio.sleep(0)  # closes what was aborted, or was still being opened

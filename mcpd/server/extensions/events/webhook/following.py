@@ -144,16 +144,21 @@ class Following:
                 self.hub.use_epoch(await self.store.epoch())
                 await self.store.listen(self._wake.set)
                 await self._tick()
+                await self._follow()  # clients that return with a cursor find what the log has
             except BackplaneAway as error:
                 log.warning("webhooks wait for their store: %s", printable(error))
         self._runner = asyncio.create_task(self._run(), name="mcpd-webhooks")
 
-    async def flush(self) -> None:
-        """Return once all events so far are stored, and were sent to receivers that can be reached now."""
+    async def stored(self) -> None:
+        """Return once all events so far are in the log, or wait for their receivers."""
         waiter = self._loop.create_future()
         self._settled.append(waiter)
         self._wake.set()
         await waiter
+
+    async def flush(self) -> None:
+        """Return once all events so far are stored, and were sent to receivers that can be reached now."""
+        await self.stored()
         await self.deliveries.idle()
 
     async def aclose(self, grace: float = 5.0) -> None:

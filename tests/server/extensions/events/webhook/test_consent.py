@@ -34,7 +34,6 @@ class Stage:
 async def stage(*allow: str) -> AsyncIterator[Stage]:
     async with receiving() as receiver:
         sender = Sender([receiver.origin], trusting(), receiver.resolve)
-        sender.connect_seconds = 0.05
         yield Stage(receiver, sender, *allow)
         await sender.aclose()
 
@@ -100,6 +99,7 @@ async def test_a_receiver_that_cannot_be_reached_is_told_by_its_category() -> No
     """EVT-051, EVT-064."""
     async with stage() as each:
         each.receiver.host = "nowhere.example.net"
+        each.sender.connect_seconds = 0.05
         each.receiver.resolve = None  # type: ignore[method-assign, assignment]
         with pytest.raises(Refused, match="connection_refused"):
             await each.ask()

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from hypothesis import given, settings, strategies as st
-from support.clock import Clock
+from support.clock import Clock, turns
 from support.webhook_receiver import HOST, Receiver, Request, receiving, reply, trusting
 
 from mcpd.server.extensions.events.webhook.consent import message_headers
@@ -218,11 +218,6 @@ async def endless_head(request: Request, writer: asyncio.StreamWriter) -> None:
         await writer.drain()
 
 
-async def half(request: Request, writer: asyncio.StreamWriter) -> None:
-    writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nhalf")
-    await writer.drain()
-
-
 async def mute(request: Request, writer: asyncio.StreamWriter) -> None:
     await asyncio.Event().wait()
 
@@ -246,14 +241,24 @@ async def test_an_answer_without_end_is_cut() -> None:
 async def test_a_receiver_that_says_nothing_is_left() -> None:
     """EVT-064: `timeout`; a status that has arrived counts all the same."""
     async with receiving() as receiver, sending(receiver) as sender:
-        sender.seconds = 0.3
-        receiver.answer = lambda request: mute
-        with pytest.raises(Unreached, match="timeout"):
-            await post(sender, receiver.origin)
-        receiver.answer = lambda request: half
-        assert (await post(sender, receiver.origin)).status == 200
-        with pytest.raises(Unreached, match="timeout"):
-            await post(sender, receiver.origin, wants_body=True)
+        clock = Clock()
+
+        async def half(request: Request, writer: asyncio.StreamWriter) -> None:
+            writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nhalf")
+            await mute(request, writer)
+
+        for answer, wants_body in ((mute, False), (half, False), (half, True)):
+            receiver.answer = lambda request, answer=answer: answer  # type: ignore[misc]
+            sent = asyncio.ensure_future(post(sender, receiver.origin, wants_body=wants_body))
+            count = len(receiver.requests) + 1
+            await receiver.until(lambda count=count: len(receiver.requests) == count)  # type: ignore[misc]
+            await turns(100)
+            await clock.advance(sender.seconds + 1)
+            if answer is half and not wants_body:
+                assert (await sent).status == 200
+                continue
+            with pytest.raises(Unreached, match="timeout"):
+                await sent
         assert receiver.connections == 3
 
 
