@@ -192,8 +192,10 @@ class Core:
         """Return what is known about the connection of a request: the client and its address."""
         client = request.scope.get("client")
         peer = client[0] if client else ""
-        known = version, self.principal(request), peer, is_stateless, subscribes
-        return Opening(*known) if request.part is None else OpeningOfPart(*known, named=request.part)
+        user = self.principal(request)
+        if request.part is None:
+            return Opening(version, user, peer, is_stateless, subscribes)
+        return OpeningOfPart(version, user, peer, is_stateless, subscribes, named=request.part)
 
     def owner(self, request: HttpRequest) -> str:
         """Return the client of a request, for per-client limits."""

@@ -9,6 +9,7 @@ import asyncio
 import logging
 import sys
 from collections.abc import Callable
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import unquote
 
@@ -41,6 +42,14 @@ _MOST_UNREAD = 64 * 1024
 # Sent by old clients after a body; not the beginning of a request (RFC 9112 2.2).
 _LINE_ENDS = b"\r\n"
 _TOO_LARGE = Refusal(431, "The head of the request is too large (setting max_head_bytes).\n")
+
+
+@lru_cache(maxsize=8)  # most requests have the same target
+def _target_of(target: bytes) -> tuple[str, bytes, bytes]:
+    # Return the path, the path as it was sent, and the query.
+    url = httptools.parse_url(target)
+    raw_path = url.path or b"/"  # RFC 9110 4.2.3
+    return unquote(raw_path.decode("ascii")), raw_path, url.query or b""
 
 
 class _StopParsing(Exception):
@@ -229,9 +238,7 @@ class Http1Protocol(asyncio.Protocol):
             self._has_other_upgrade = version == "1.0" or not is_handshake
             return
 
-        url = httptools.parse_url(self._url)
-        raw_path = url.path or b"/"  # RFC 9110 4.2.3
-        path = raw_path.decode("ascii")
+        path, raw_path, query = _target_of(self._url)
         self._head_bytes, self._beside_bytes = -1, 0
         if self._timer is not None:
             self._cancel_timer()
@@ -244,9 +251,9 @@ class Http1Protocol(asyncio.Protocol):
             "scheme": self._scheme,
             "method": parser.get_method().decode("ascii"),
             "root_path": "",
-            "path": unquote(path) if "%" in path else path,
+            "path": path,
             "raw_path": raw_path,
-            "query_string": url.query or b"",
+            "query_string": query,
             "headers": headers,
             FIELDS: fields,
             "state": {},
