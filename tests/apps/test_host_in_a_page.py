@@ -25,6 +25,10 @@ def _sample(view: ShownView, params: Any) -> dict[str, Any]:
     return {"role": "assistant", "model": "none", "content": {"type": "text", "text": "pong"}}
 
 
+async def _who() -> str:
+    return "other"
+
+
 async def test_the_bundled_app_is_content_with_our_host(chromium: Chromium, pages: Pages) -> None:
     """APP-H-08 to -16, mcp-apps-life-01 to -03, -05 to -07: every line of its check list that can pass does."""
     async with showing(chromium, pages, make_server(), sample=_sample) as show:
@@ -76,6 +80,28 @@ async def test_each_request_of_the_bundled_app_is_answered(chromium: Chromium, p
         assert [one.view for one in show.host.conversation.take_context()] == [view.id]
         assert any(isinstance(event, Logged) for event in show.events)
         scene.clean()
+
+
+@pytest.mark.parametrize("others", [[], ["b", "c"]], ids=["one", "three"])
+async def test_an_app_behind_a_mount_is_shown(chromium: Chromium, pages: Pages, others: list[str]) -> None:
+    """MNT-33: a View is rendered, and its script reads resources by the names of its own server."""
+    front = Server("front")
+    front.mount("up", make_server())
+    for name in others:
+        other = Server(name)
+        other.tool(_who)
+        front.mount(name, other)
+    async with showing(chromium, pages, front, sample=_sample) as show:
+        view = await show.view(await show.host.call_tool("up_apps_diagnostics"))
+        frame = await show.page.frame("/view")
+        assert await view.live()
+        scene = Scene(show.page, await show.page.frame("/page"), frame)
+        for key in ("ping", "resources-read", "resources-list", "message", "open-link", "update-model-context"):
+            outcome, said = await scene.ask(key)
+            assert outcome == "ok", f"{key}: {outcome} {said}"
+        assert await scene.failing() == set()
+        scene.clean()
+    await front.aclose()
 
 
 async def test_a_cancelled_call_in_a_page(chromium: Chromium, pages: Pages) -> None:

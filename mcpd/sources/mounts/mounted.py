@@ -301,7 +301,7 @@ class Mounts(Extension):
 
     def _offer_extensions(self, upstream: Upstream) -> None:
         # Announce what the mounted server brings: Views, and tasks.
-        if any(each.has_ui for each in upstream.lists.values()):
+        if upstream.has_apps:
             cast("AppsExtension", self._host.extensions[UI]).apps  # noqa: B018  # the first use announces it
         about = upstream.about
         if about is not None and (upstream.settings.task or TASKS in (about.capabilities.extensions or {})):
@@ -319,6 +319,8 @@ class Mounts(Extension):
             return begin
         if method == "resources/read":
             return lambda exchange, params: handler(exchange, self._with_whole_uri(params))
+        if method == "tools/call":
+            return lambda exchange, params: handler(exchange, self._with_whole_name(params))
         if method not in METHODS or not METHODS[method].is_list:
             return handler
 
@@ -340,6 +342,16 @@ class Mounts(Extension):
         prefixes = [each.prefix for each in self.by_name.values() if each.prefix.is_used]
         found = [whole for prefix in prefixes if catalog.has_resource(whole := prefix.uri(uri), active)]
         return replace(params, uri=found[0]) if len(found) == 1 else params
+
+    def _with_whole_name(self, params: Any) -> Any:
+        # It calls tools in the same way.
+        catalog, name = self._host.catalog, params.name
+        active = frozenset(catalog.extensions)
+        if catalog.tools.get(name, active) is not None:
+            return params
+        prefixes = [each.prefix for each in self.by_name.values() if each.prefix.is_used and each.has_apps]
+        found = [whole for prefix in prefixes if catalog.tools.get(whole := prefix.name(name), active) is not None]
+        return replace(params, name=found[0]) if len(found) == 1 else params
 
     async def _ready(self, upstream: Upstream, exchange: Exchange) -> None:
         await upstream.ready(exchange)

@@ -97,6 +97,29 @@ async def test_a_client_without_apps_sees_tools_only(version: str) -> None:
         assert (await wire.error("tools/call", {"name": "up_refresh", "arguments": {}}))["code"] == -32602
 
 
+@BOTH
+async def test_a_view_calls_tools_by_the_names_of_its_own_server(version: str) -> None:
+    """MNT-33: if only one server with apps has such a tool, and none of that very name is offered."""
+    front = Server("front")
+    front.mount("up", apps_server())
+    front.mount("plain", plain := Server("plain"))
+
+    @plain.tool
+    async def lonely() -> str:
+        return "plain"
+
+    async with memory_wire(front) as wire:
+        await wire.open(version, {"extensions": UI})
+        await wire.result("tools/list")
+        assert await wire.text("refresh") == "fresh"
+        assert (await wire.error("tools/call", {"name": "lonely", "arguments": {}}))["code"] == -32602
+        front.mount("two", apps_server())
+        await wire.result("tools/list")
+        assert (await wire.error("tools/call", {"name": "refresh", "arguments": {}}))["code"] == -32602
+        assert await wire.text("two_refresh") == "fresh"
+    await front.aclose()
+
+
 async def test_the_origins_of_a_view_can_be_fewer_never_more() -> None:
     async with through(apps_server(), 1, MODERN, UI, csp=("https://*.example.com", "https://more.example")) as wire:
         (view,) = (await wire.result("resources/list"))["resources"]
