@@ -357,6 +357,11 @@ class EventKind(Entry):
             values[self.callee.context_name] = self.callee.make_context(context)
         return values
 
+    def again(self, subscriber: Subscriber) -> Subscriber:
+        """Return a subscriber of the type that this one replaces, for this one's function."""
+        context = subscriber.context
+        return self.subscriber(encode(context.arguments), context.principal, context.mode, context.subscription)
+
     def look_for(self, hub: Any, subscription: str, subscriber: Subscriber) -> Callable[[], None] | None:
         """Begin to look for events of a webhook subscription, if they have to be looked for. Returns what ends that."""
         return None

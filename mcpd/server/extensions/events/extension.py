@@ -44,7 +44,7 @@ class EventsExtension(Extension):
     def bind(self, server: Any) -> None:
         """Add the extension to a server, and announce it."""
         self.server = server
-        self.hub = Hub(self._given, server.state_keys.of("cursor"), lambda: None)
+        self.hub = Hub(self._given, server.state_keys.of("cursor"))
         self.leases = Leases(self.hub)
 
         def make_page(items: list[Any], cursor: str | None) -> ListEventsResult:
@@ -159,12 +159,15 @@ class EventsExtension(Extension):
         """Take over the streams and events of a server that is replaced with this one's."""
         if isinstance(other, EventsExtension):
             mine, self.hub = self.hub.kinds, other.hub
+            listed = {name: (kind.described, kind.offered, kind.schemas) for name, kind in self.hub.kinds.items()}
             self.leases, self._engine, self.stream_counts = other.leases, other._engine, other.stream_counts
             for name in [name for name in self.hub.kinds if name not in mine]:
                 self.hub.remove(name)
             for kind in mine.values():
                 self.hub.add(kind)
             self.hub.channels = self._to_channels if any(kind.channel for kind in mine.values()) else None
+            if listed != {name: (kind.described, kind.offered, kind.schemas) for name, kind in mine.items()}:
+                self._changed()
 
     def leave(self, server: ExtensionHost) -> None:
         """The server is replaced by one without events: end all subscriptions."""

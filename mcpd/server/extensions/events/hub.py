@@ -30,6 +30,8 @@ log = logging.getLogger("mcpd")
 
 # Subscribers that one turn of the event loop serves.
 SLICE = 500
+# The data of the kept events of one type.
+_MOST_RING_BYTES = 64 << 20
 # Seconds between two questions whether a subscriber may still have its events.
 _ASK_EVERY = 300.0
 
@@ -73,7 +75,7 @@ class Ring:
         self._entries: deque[Entry] = deque()
         self.newest: Order = (0,)
         """The place of the last event."""
-        self._most, self._life = most, life
+        self._most, self._life, self._bytes = most, life, 0
         self.lost: Order = ()
         """The place of the last event that was dropped."""
         self.last_at = 0.0
@@ -81,16 +83,22 @@ class Ring:
     def add(self, entry: Entry) -> None:
         """Keep an event, and drop those that are too many or too old."""
         self._entries.append(entry)
+        self._bytes += len(entry.event.data)
         self.newest = entry.order
         self.last_at = entry.at
-        while len(self._entries) > self._most:
-            self.lost = self._entries.popleft().order
+        while self._entries and (len(self._entries) > self._most or self._bytes > _MOST_RING_BYTES):
+            self._drop()
         self.drop_old(entry.at)
+
+    def _drop(self) -> None:
+        oldest = self._entries.popleft()
+        self._bytes -= len(oldest.event.data)
+        self.lost = oldest.order
 
     def drop_old(self, now: float) -> None:
         """Drop the events that are too old."""
         while self._entries and self._entries[0].at < now - self._life:
-            self.lost = self._entries.popleft().order
+            self._drop()
 
     def after(self, order: Order, most: int = SLICE) -> tuple[list[Entry], bool]:
         """Return the first events after a place, and whether there are more."""
@@ -144,7 +152,7 @@ class Webhooks(Protocol):
 class Hub:
     """The event types of one server and their events. `keys` sign cursors; without any they end with the process."""
 
-    def __init__(self, settings: Events, keys: Iterable[bytes], changed: Callable[[], None]) -> None:
+    def __init__(self, settings: Events, keys: Iterable[bytes]) -> None:
         self.settings = settings
         self.kinds: dict[str, EventKind] = {}
         self.rings: dict[str, Ring] = {}
@@ -158,7 +166,6 @@ class Hub:
         self.emitted = 0
         """How many calls of authors' functions failed, and how many events were emitted."""
         self.newest: Order = (0,)
-        self._changed = changed
         self._keys = tuple(keys) or (token_bytes(32),)
         self._kid = hmac.digest(self._keys[0], b"kid", "sha256").hex()[:4]
         self._epoch = token_hex(4)
@@ -185,15 +192,29 @@ class Hub:
         kind.hub = self
         self.kinds[kind.name] = kind
         self.rings.setdefault(kind.name, Ring(*self.settings.buffer))
-        if before is None or before.on != kind.on:
+        if before is None:
             self.indexes[kind.name] = Index(kind.on)
-            for stream in self._streams_of(kind.name):
-                self.indexes[kind.name].add(stream, stream.subscriber)
-        if before is not None:
-            feature = changed_feature(before.schemas, kind.schemas)
-            if feature:
-                self.end_type(kind.name, Unsupported(feature, reason="schema_changed"))
-        self._changed()
+            return
+        feature = changed_feature(before.schemas, kind.schemas)
+        if feature or before.is_source != kind.is_source:
+            feature = feature or "inputSchema"
+            self.end_type(kind.name, Unsupported(feature, reason="schema_changed"))
+        else:
+            self.on_loop(self._renew, kind)
+
+    def _renew(self, kind: EventKind) -> None:
+        # The subscribers of a type that was replaced use its new function.
+        self.indexes[kind.name] = index = Index(kind.on)
+        known = self._owners[kind.name] = Index(kind.on)
+        for stream in self._streams_of(kind.name):
+            stream.subscriber = kind.again(stream.subscriber)
+            index.add(stream, stream.subscriber)
+        for subscription, subscriber in list(self._known.items()):
+            if subscriber.kind.name == kind.name:
+                self._known[subscription] = again = kind.again(subscriber)
+                known.add(subscription, again)
+        for watch in self.watches.values():
+            watch.renew(kind)
 
     def remove(self, name: str) -> bool:
         """Remove a type, and end its subscriptions. Returns False if there is none."""
@@ -201,7 +222,6 @@ class Hub:
             return False
         self.end_type(name, NotFound("event", name))
         self.rings.pop(name, None)
-        self._changed()
         return True
 
     def end_type(self, name: str, failure: EventFailure) -> None:

@@ -270,18 +270,27 @@ async def stream(events: Served, exchange: Exchange, params: EventParams) -> Res
     events.stream_counts[owner] = count + 1
     try:
         await hub.hold(subscriber)
-        if subscriber.kind.is_source:
-            from .sources import SourceStream  # few servers have one
-
-            return await SourceStream(hub, subscriber, exchange, params).begin()
-        from .streams import Stream  # few clients open one
-
-        order, is_truncated = hub.begin(params.name, params.cursor, params.max_age_ms)
-        return await Stream(hub, subscriber, exchange, order).run(is_truncated)
+        try:
+            return await _streamed(hub, exchange, subscriber, params)
+        finally:
+            hub.spawn(hub.release(subscriber))
     finally:
         events.stream_counts[owner] -= 1
         if not events.stream_counts[owner]:
             del events.stream_counts[owner]
+
+
+async def _streamed(hub: Hub, exchange: Exchange, subscriber: Subscriber, params: EventParams) -> Result:
+    if hub.kinds.get(params.name) is not subscriber.kind:
+        raise NotFound("event", params.name)  # it was removed while its hooks ran
+    if subscriber.kind.is_source:
+        from .sources import SourceStream  # few servers have one
+
+        return await SourceStream(hub, subscriber, exchange, params).begin()
+    from .streams import Stream  # few clients open one
+
+    order, is_truncated = hub.begin(params.name, params.cursor, params.max_age_ms)
+    return await Stream(hub, subscriber, exchange, order).run(is_truncated)
 
 
 def _webhook_user(exchange: Exchange) -> Any:

@@ -184,6 +184,11 @@ class Watch:
             self.hub.watches.pop(self._key, None)
             self._task.cancel()
 
+    def renew(self, kind: EventKind) -> None:
+        """Look with the function of the type that replaces this one's."""
+        if kind.name == self.kind.name:
+            self.kind, self._subscriber = kind, kind.again(self._subscriber)
+
     async def _run(self) -> None:
         while True:
             pause = self.kind.every

@@ -68,7 +68,6 @@ class Stream:
             self.hub.closed(self)
             self._peer.subscriptions.drop(self._call)
             session.max_in_flight -= 1
-            self.hub.spawn(self.hub.release(self.subscriber))
         return ListenResult(meta=self._meta)
 
     def end(self) -> None:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import Any, Literal
 
 import pytest
+from hypothesis import given, settings, strategies as st
 from msgspec import Struct
 from support.clock import turns, until
 from support.http_peer import envelope, modern, serving
 from support.wires import META, MODERN, Wire, memory_wire
 
 from mcpd import EventContext, Principal, Server
-from .test_polling import EVENTS, Incident, Stage, each_wire, poll
+from mcpd.server.reloading import take_over
+from .test_polling import EVENTS, Incident, Stage, each_wire, ids, poll
 
 SUBSCRIPTION = f"{META}subscriptionId"
 
@@ -360,3 +362,118 @@ async def test_sessions_of_older_versions_have_webhooks_only(is_declared: bool) 
         assert (await wire.result("events/list"))["events"] == []
         for method in ("events/poll", "events/stream"):
             assert (await wire.error(method, {"name": "incident.created"}))["code"] == -32601
+
+
+@pytest.mark.parametrize("change", ["code", "payload", "removed", "none left"])
+async def test_streams_go_on_with_the_new_code_after_a_reload(change: str) -> None:
+    """EVT-021, EVT-069: events and cursors stay too."""
+    stage = Stage()
+    other = Server("events")
+    if change in ("code", "payload"):
+
+        @other.event("incident.created", payload=Incident if change == "code" else dict[str, int])
+        def created(event: Incident, severity: Literal["P1", "P2"] | None = None) -> Incident:
+            """A new incident was opened."""
+            return Incident(f"new {event.incident_id}")
+
+    if change == "removed":
+        other.event("another")(lambda event: True)
+
+    async with memory_wire(stage.server) as wire:
+        await wire.open(MODERN)
+        cursor = (await poll(wire))["cursor"]
+        stage.emit("1")
+        request_id, _ = await stream(wire, cursor=cursor)
+        await events(wire, request_id, 1)
+        wire.ask("subscriptions/listen", {"notifications": {"eventsListChanged": True}})
+        await wire.receive()
+        take_over(stage.server, other)
+        if change == "code":
+            stage.server.emit("incident.created", Incident("2"))
+            assert (await heard(wire, "event", request_id))["data"]["incident_id"] == "new 2"
+            found = await poll(wire, cursor)
+            assert [one["data"]["incident_id"] for one in found["events"]] == ["new 1", "new 2"]
+            await wire.quiet()
+        else:
+            assert "result" in await wire.answer(request_id)
+            said = {frame["method"]: frame["params"] for frame in wire.heard}
+            over = said["notifications/events/terminated"]
+            assert over["error"]["code"] == (-32026 if change == "payload" else -32023)
+            if change != "none left":
+                assert "notifications/events/list_changed" in said or (await wire.receive())["method"].endswith(
+                    "changed"
+                )
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data())
+def test_whatever_happens_each_event_is_seen_once_and_in_order(data: st.DataObject) -> None:
+    """EVT-023, EVT-028, EVT-029, EVT-033: a model of emits, polls, streams that come and go, and slow readers."""
+
+    async def run() -> None:
+        stage = Stage(buffer=(40, 600.0))
+        emitted: list[str] = []
+        async with memory_wire(stage.server) as wire:
+            await wire.open(MODERN)
+            place = {"poll": (await poll(wire))["cursor"]}
+            seen: dict[str, list[str]] = {"poll": []}
+            lost: dict[str, bool] = {"poll": False}
+            names: dict[Any, str] = {}
+
+            async def settle() -> None:
+                await wire.result("events/list")
+                for frame in wire.heard:
+                    params = frame["params"]
+                    name = names.get(params["_meta"][SUBSCRIPTION])
+                    if name is None:
+                        continue
+                    if frame["method"].endswith("/event"):
+                        seen[name].append(params["eventId"])
+                    lost[name] = lost[name] or params.get("truncated", False)
+                    place[name] = params["cursor"]
+                wire.heard.clear()
+
+            for _ in range(data.draw(st.integers(3, 14))):
+                what = data.draw(st.sampled_from(["emit", "many", "poll", "open", "close"]))
+                if what in ("emit", "many"):
+                    for _ in range(1 if what == "emit" else data.draw(st.integers(2, 60))):
+                        emitted.append(f"e{len(emitted)}")
+                        stage.emit(emitted[-1])
+                elif what == "poll":
+                    found = await poll(wire, place["poll"], maxEvents=data.draw(st.integers(1, 50)))
+                    seen["poll"] += ids(found)
+                    lost["poll"] = lost["poll"] or found["truncated"]
+                    place["poll"] = found["cursor"]
+                elif what == "open" and not names:
+                    seen.setdefault("stream", [])
+                    lost.setdefault("stream", False)
+                    cursor = place.setdefault("stream", (await poll(wire))["cursor"])
+                    if "begun" not in lost:
+                        lost["begun"] = True
+                        seen["skipped"] = list(emitted)
+                    names[wire.ask("events/stream", {"name": "incident.created", "cursor": cursor})] = "stream"
+                    await settle()
+                elif what == "close" and names:
+                    await settle()
+                    ((request_id, _),) = names.items()
+                    wire.cancel(request_id)
+                    await until(lambda: not hub(stage).streams)
+                    await settle()
+                    names.clear()
+                await settle()
+
+            found = await poll(wire, place["poll"], maxEvents=500)
+            seen["poll"] += ids(found)
+            lost["poll"] = lost["poll"] or found["truncated"]
+            for name in ("poll", "stream"):
+                if name not in seen:
+                    continue
+                got = seen[name]
+                assert len(got) == len(set(got))
+                assert got == sorted(got, key=emitted.index)
+                if not lost[name] and name == "poll":
+                    assert got == emitted
+                if not lost[name] and name == "stream" and names:
+                    assert got == emitted[len(seen["skipped"]) :]
+
+    asyncio.run(run())
