@@ -208,7 +208,7 @@ _FAILED_HELP = """List the events of a webhook subscription that its server gave
 
 _RETRY_HELP = """Send the events of a webhook subscription again that its server gave up to send."""
 
-_DROP_HELP = """End a webhook subscription. Its client is told, and may subscribe again."""
+_DROP_HELP = """End a webhook subscription. Its client is notified, and may subscribe again."""
 
 
 def _ask(pid: int | None, what: str, given: object = None) -> Any:
