@@ -221,6 +221,7 @@ class Mounts(Extension):
         if upstream is None:
             return
         self._host.replace(f"mount {name}", Entries(tools=(), resources=(), templates=(), prompts=()))
+        self._offer_extensions(upstream)
         self._end(upstream)
 
     def _end(self, upstream: Upstream) -> None:
@@ -306,6 +307,10 @@ class Mounts(Extension):
         about = upstream.about
         if about is not None and (upstream.settings.task or TASKS in (about.capabilities.extensions or {})):
             cast("TasksExtension", self._host.extensions[TASKS]).carry(partial(follow_tasks, self))
+        if upstream.events or upstream.has_events:
+            from .events import offer_events  # few mounted servers have events
+
+            offer_events(self._host, upstream, self.by_name.get(upstream.name) is upstream)
 
     def _wrapped(self, method: str, handler: Handler) -> Handler:
         if method in ("initialize", "server/discover"):

@@ -37,6 +37,7 @@ from mcpd.protocol.envelope import raw_capabilities
 from mcpd.protocol.jsonrpc import MALFORMED
 from mcpd.protocol.printable import mask_command, mask_text, printable
 from mcpd.protocol.types.base import Implementation, Result, ServerCapabilities
+from mcpd.protocol.types.events import EVENTS, EventType
 from mcpd.protocol.types.features import Prompt, Resource, ResourceTemplate, Tool
 from mcpd.protocol.versions import table
 from mcpd.protocol.versions.table import SUPPORTED, Version
@@ -77,6 +78,7 @@ LISTS: Mapping[str, tuple[str, str, type]] = {
     "resources/list": ("resources", "resources", Resource),
     "resources/templates/list": ("resources", "resourceTemplates", ResourceTemplate),
     "prompts/list": ("prompts", "prompts", Prompt),
+    "events/list": ("events", "events", EventType),
 }
 _KINDS = {"tools": ("tools/list",), "prompts": ("prompts/list",),
           "resources": ("resources/list", "resources/templates/list")}  # fmt: skip
@@ -179,6 +181,8 @@ class Upstream:
         """None until it was first connected."""
         self.lists: dict[str, Listed] = {}
         self.reads = Reads()
+        self.events: dict[str, EventType] = {}
+        """The types of events that are offered of it."""
         self.secrets: frozenset[str] = frozenset()
         """Values of variables in its configuration, which must not be shown."""
         self.last_error = ""
@@ -208,6 +212,11 @@ class Upstream:
         self._is_own = False
         # Whether the lists come from a manifest, so that they must be fetched once.
         self._is_remembered = False
+
+    @property
+    def has_events(self) -> bool:
+        """Whether it lists types of events."""
+        return "events/list" in self.lists and bool(self.lists["events/list"].entries)
 
     def remember(self) -> None:
         """Take the lists from the manifest of an earlier start, if there is one."""
@@ -634,7 +643,7 @@ class Upstream:
     async def _fetch(self, connection: Connection, method: str) -> None:
         capability, member, kind = LISTS[method]
         loop = asyncio.get_running_loop()
-        if getattr(connection.session.server_capabilities, capability) is None:
+        if not _offers(connection, capability):
             self.lists[method] = Listed({}, [], connection.session.version, until=float("inf"))
             return
         from .opening import read_all
@@ -671,10 +680,20 @@ class Upstream:
 
     def _fresh_seconds(self, connection: Connection, method: str) -> float:
         capability = getattr(connection.session.server_capabilities, LISTS[method][0])
+        if method == "events/list":
+            return _LEGACY_SECONDS
         if connection.era.has_result_types and not capability.list_changed:
             ttl = self.lists[method].page.get("ttlMs")
             return max(0.0, float(_number(ttl)) / 1000) if ttl is not None else 0.0
         return float("inf") if capability.list_changed else _LEGACY_SECONDS
+
+
+def _offers(connection: Connection, capability: str) -> bool:
+    capabilities = connection.session.server_capabilities
+    if capability == "events":
+        # Only servers of this era can be asked for new events.
+        return connection.era.has_result_types and EVENTS in (capabilities.extensions or {})
+    return getattr(capabilities, capability) is not None
 
 
 def shown(target: Target) -> str:
