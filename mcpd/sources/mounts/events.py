@@ -47,7 +47,7 @@ def offer_events(server: Server, upstream: Upstream, is_mounted: bool) -> None:
             server.remove_event(kind.name)
     for own, kind in found.items():
         if before.get(own) != kind:
-            server.events.add_remote(kind, _Remote(upstream, own), every=_EVERY_SECONDS)
+            server._events.add_remote(kind, _Remote(upstream, own), every=_EVERY_SECONDS)
 
 
 class _Remote:

@@ -173,6 +173,7 @@ class Mounts(Extension):
                 continue
             self.by_name[name] = upstream
             upstream.on_lists = self._lists_changed
+            upstream.events = {}  # to be offered by this server
             if upstream.lists:
                 self._lists_changed(upstream)
         self._prefixes = other._prefixes
@@ -307,7 +308,8 @@ class Mounts(Extension):
         about = upstream.about
         if about is not None and (upstream.settings.task or TASKS in (about.capabilities.extensions or {})):
             cast("TasksExtension", self._host.extensions[TASKS]).carry(partial(follow_tasks, self))
-        if upstream.events or upstream.has_events:
+        listed = upstream.lists.get("events/list")
+        if upstream.events or (listed is not None and listed.entries):
             from .events import offer_events  # few mounted servers have events
 
             offer_events(self._host, upstream, self.by_name.get(upstream.name) is upstream)

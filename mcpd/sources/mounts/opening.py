@@ -21,6 +21,7 @@ from msgspec.json import Decoder
 from msgspec.structs import replace
 
 from mcpd.client.callbacks import Callbacks, ListKind
+from mcpd.client.eras import ClientEra, ModernEra
 from mcpd.client.http.options import Challenge, HttpOptions
 from mcpd.client.limits import ClientLimits
 from mcpd.client.link import ServerLink
@@ -31,6 +32,7 @@ from mcpd.errors import ConfigurationError, ConnectionLost
 from mcpd.protocol.jsonrpc import MALFORMED, encode
 from mcpd.protocol.printable import printable
 from mcpd.protocol.types.base import ClientCapabilities
+from mcpd.protocol.types.events import EVENTS
 from mcpd.protocol.versions.table import MODERN
 from .carried import for_host
 from .settings import HOPS, MountSettings
@@ -86,6 +88,15 @@ def new_link(
         limits=_LIMITS,
         http=http_options(name, settings),
     )
+
+
+def offers(era: ClientEra, capability: str) -> bool:
+    """Whether a mounted server has lists of a capability."""
+    capabilities = era.connection.session.server_capabilities
+    if capability == "events":
+        # Servers of other eras cannot be asked for new events.
+        return isinstance(era, ModernEra) and EVENTS in (capabilities.extensions or {})
+    return getattr(capabilities, capability) is not None
 
 
 async def read_all(

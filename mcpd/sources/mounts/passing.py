@@ -58,7 +58,7 @@ def pass_on(server: Server, mounts: Mounts) -> None:
         return  # the catalog knows the other names
     for method in _PASSED:
         server.handlers.put(method, passing.handler(method))
-    for method in LISTS:
+    for method in LISTS.keys() - {"events/list"}:
         server.handlers.put(method, passing.lister(method, server.handlers.bare(method)))
 
 

@@ -37,7 +37,7 @@ from mcpd.protocol.envelope import raw_capabilities
 from mcpd.protocol.jsonrpc import MALFORMED
 from mcpd.protocol.printable import mask_command, mask_text, printable
 from mcpd.protocol.types.base import Implementation, Result, ServerCapabilities
-from mcpd.protocol.types.events import EVENTS, EventType
+from mcpd.protocol.types.events import EventType
 from mcpd.protocol.types.features import Prompt, Resource, ResourceTemplate, Tool
 from mcpd.protocol.versions import table
 from mcpd.protocol.versions.table import SUPPORTED, Version
@@ -212,11 +212,6 @@ class Upstream:
         self._is_own = False
         # Whether the lists come from a manifest, so that they must be fetched once.
         self._is_remembered = False
-
-    @property
-    def has_events(self) -> bool:
-        """Whether it lists types of events."""
-        return "events/list" in self.lists and bool(self.lists["events/list"].entries)
 
     def remember(self) -> None:
         """Take the lists from the manifest of an earlier start, if there is one."""
@@ -641,13 +636,13 @@ class Upstream:
             self._refreshing, self._hops = None, 1
 
     async def _fetch(self, connection: Connection, method: str) -> None:
+        from .opening import offers, read_all
+
         capability, member, kind = LISTS[method]
         loop = asyncio.get_running_loop()
-        if not _offers(connection, capability):
+        if not offers(connection.era, capability):
             self.lists[method] = Listed({}, [], connection.session.version, until=float("inf"))
             return
-        from .opening import read_all
-
         try:
             page, entries = await read_all(connection.client, method, member, kind, self.settings, self._hops)
         except McpdError as error:
@@ -686,14 +681,6 @@ class Upstream:
             ttl = self.lists[method].page.get("ttlMs")
             return max(0.0, float(_number(ttl)) / 1000) if ttl is not None else 0.0
         return float("inf") if capability.list_changed else _LEGACY_SECONDS
-
-
-def _offers(connection: Connection, capability: str) -> bool:
-    capabilities = connection.session.server_capabilities
-    if capability == "events":
-        # Only servers of this era can be asked for new events.
-        return connection.era.has_result_types and EVENTS in (capabilities.extensions or {})
-    return getattr(capabilities, capability) is not None
 
 
 def shown(target: Target) -> str:

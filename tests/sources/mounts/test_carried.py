@@ -8,12 +8,13 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
-from support.clock import until
+from support.clock import Clock, until
 from support.http_peer import serving
 from support.wires import LEGACY, MODERN, Wire, memory_wire
 
 from mcpd import CacheHint, Client, Server
 from mcpd.client.callbacks import Callbacks
+from mcpd.errors import RemoteError
 from mcpd.protocol.envelope import Opening
 from mcpd.sources.mounts.carried import for_host
 
@@ -319,4 +320,56 @@ async def test_a_resource_is_read_once_while_its_hints_allow_it(version: str) ->
                 if version == MODERN:
                     assert 0 < result["ttlMs"] <= 60_000
         assert reads == ["open", "own", "own"]
+    await front.aclose()
+
+
+# ------------------------------------------------------------------------------------------ events
+
+
+def pager() -> Server:
+    server = Server("pager")
+
+    @server.event("incident.created")
+    def incident_created(event: dict[str, Any], severity: str | None = None) -> bool:
+        """A new incident was opened."""
+        return severity in (None, event["severity"])
+
+    @server.event("internal.tick", delivery=["push"])
+    def tick(event: dict[str, Any]) -> None:
+        """Only on streams."""
+
+    return server
+
+
+@pytest.mark.parametrize("delivery", ["push", "poll"])
+async def test_events_of_a_mounted_server(delivery: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each type that can be polled is offered under the prefix; cursors are those of the mounted server."""
+    monkeypatch.setattr("mcpd.sources.mounts.events._EVERY_SECONDS", 1.0)
+    up, front = pager(), Server("front")
+    front.mount("up", up)
+    async with Client(front) as client:
+        await client.list_tools()  # a mount is known from its first connection on
+        kinds = await client.list_events()
+        assert [(kind.name, kind.description) for kind in kinds] == [
+            ("up_incident.created", "A new incident was opened.")
+        ]
+        clock = Clock()
+        async with client.events("up_incident.created", {"severity": "P1"}, delivery=delivery) as events:
+            assert events.mode == delivery
+            up.emit("incident.created", {"severity": "P2"}, id="a")
+            up.emit("incident.created", {"severity": "P1"}, id="b")
+            found = asyncio.create_task(anext(events))
+            while not found.done():
+                await clock.advance(1)
+            event = await found
+            assert (event.id, event.name, event.data) == ("b", "up_incident.created", {"severity": "P1"})
+            assert event.cursor == events.cursor or delivery == "poll"
+            up.emit("incident.created", {"severity": "P1"}, id="c")
+            found = asyncio.create_task(anext(events))
+            while not found.done():
+                await clock.advance(1)
+            assert (await found).id == "c"
+        with pytest.raises(RemoteError) as caught:
+            await client.events("up_incident.created", {"severity": 7}, delivery="poll").__aenter__()
+        assert caught.value.code == -32602
     await front.aclose()
