@@ -7,6 +7,7 @@ import { jsonTrouble } from "./form_inputs.js";
 import { jsonBox } from "./json.js";
 import { failure, resultOf } from "./result.js";
 import { Staging } from "./staging.js";
+import { withFiles } from "./schema.js";
 import { on, store, tell } from "./state.js";
 import { openView } from "./views.js";
 import { required } from "./visits.js";
@@ -25,7 +26,7 @@ class Panel {
     this.tool = tool;
     this.callId = null;
     this.complaints = [];
-    this.form = makeForm(tool.inputSchema ?? {}, { onChange: () => { this.rawIs = null; } });
+    this.form = makeForm(withFiles(tool), { onChange: () => { this.rawIs = null; } });
     this.rawIs = null;  // the form when the JSON was made from it: until it changes, the text stays as typed
     this.build();
   }

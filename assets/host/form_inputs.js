@@ -4,7 +4,7 @@
    given what `takes` agrees to, or undefined, which empties it. What an input cannot show without loss it does not take. */
 
 import { bytes, button, clip, el, isObject } from "./dom.js";
-import { isKind, objection } from "./schema.js";
+import { DATA_URI, isKind, objection } from "./schema.js";
 
 export const MISSING = Symbol("missing");
 
@@ -126,8 +126,12 @@ export function timeInput(field) {
   };
 }
 
-/** A file, as base64. */
+/** A data URI with the name of its file. */
+const named = (uri, name) => uri.replace(/^data:([^;,]*)[^,]*,/, (_, type) => `data:${type || "application/octet-stream"};name=${encodeURIComponent(name)};base64,`);
+
+/** A file, as base64 or, for a parameter that takes files, as a data URI. */
 export function fileInput(field) {
+  const isUri = field.schema.contentEncoding === DATA_URI;
   const input = el("input", basics(field, { type: "file", accept: field.schema.contentMediaType }));
   const says = el("span", { class: "hint" });
   let value = MISSING, reading = false;
@@ -139,7 +143,7 @@ export function fileInput(field) {
     const reader = new FileReader();
     reading = true;
     say("Reading…");
-    reader.onload = () => { reading = false; value = String(reader.result).split(",", 2)[1] ?? ""; say(`${file.name}, ${bytes(file.size)}`); field.changed(); };
+    reader.onload = () => { reading = false; value = isUri ? named(String(reader.result), file.name) : String(reader.result).split(",", 2)[1] ?? ""; say(`${file.name}, ${bytes(file.size)}`); field.changed(); };
     reader.onerror = () => { reading = false; value = MISSING; say("The file could not be read."); };
     reader.readAsDataURL(file);
   });
@@ -147,7 +151,7 @@ export function fileInput(field) {
     node: el("div", { class: "stack" }, input, says), inputs: [input],
     takes: (given) => typeof given === "string",
     get: () => (reading ? new Wrong("The file is still being read.") : value === MISSING ? MISSING : checked(field, value)),
-    set: (given) => { value = given ?? MISSING; input.value = ""; say(given === undefined ? "" : `${bytes(size(given))} of base64`); },
+    set: (given) => { value = given ?? MISSING; input.value = ""; say(given === undefined ? "" : isUri ? clip(given, 40) : `${bytes(size(given))} of base64`); },
   };
 }
 
@@ -179,7 +183,7 @@ export function inputFor(field, type) {
   if (type === "boolean") return boolInput(field);
   if (type === "number" || type === "integer") return numberInput(field, type === "integer");
   if (type === "string") {
-    if (schema.contentEncoding === "base64" || schema.format === "byte") return fileInput(field);
+    if (schema.contentEncoding === DATA_URI || schema.contentEncoding === "base64" || schema.format === "byte") return fileInput(field);
     return TIMES[schema.format] ? timeInput(field) : textInput(field);
   }
   return type === "object" || type === "array" ? null : jsonInput(field);

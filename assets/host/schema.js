@@ -5,6 +5,21 @@ import { clip, isObject, plural } from "./dom.js";
 import { matches } from "./patterns.js";
 
 const DEEP = 16;
+/** The encoding of strings that are files, in schemas of `withFiles`. */
+export const DATA_URI = "data-uri";
+
+/** The schema of a tool's arguments, in which parameters that take files are marked. */
+export function withFiles(tool) {
+  const schema = tool.inputSchema ?? {};
+  const names = tool._meta?.["openai/fileParams"];
+  if (!Array.isArray(names) || !isObject(schema.properties)) return schema;
+  const mark = (one) => !isObject(one) ? one
+    : one.type === "string" ? { ...one, contentEncoding: DATA_URI }
+      : { ...one, ...(one.items ? { items: mark(one.items) } : {}), ...(Array.isArray(one.anyOf) ? { anyOf: one.anyOf.map(mark) } : {}) };
+  const marked = Object.entries(schema.properties).map(([name, one]) => [name, names.includes(name) ? mark(one) : one]);
+  return { ...schema, properties: Object.fromEntries(marked) };
+}
+
 const same = (left, right) => left === right || JSON.stringify(left) === JSON.stringify(right);
 
 function found(reference, root) {

@@ -95,7 +95,7 @@ function inputOf(field) {
   if (types.length === 1) {
     if (types[0] === "boolean") return isOptional(given) || (!required && schema.default === undefined) ? oneOf(field, [[true, "Yes"], [false, "No"]]) : tickOf(field);
     if (types[0] === "number" || types[0] === "integer") return numberOf(field, types[0] === "integer");
-    if (types[0] === "string") return textOf(field);
+    if (types[0] === "string") return schema.contentEncoding === DATA_URI ? fileOf(field) : textOf(field);
     if (types[0] === "array") {
       const items = plainly(schema.items);
       const several = choicesOf(items);
@@ -105,6 +105,31 @@ function inputOf(field) {
     if (types[0] === "object" && depth < 2 && isObject(schema.properties) && Object.keys(schema.properties).length) return groupOf(field);
   }
   return jsonOf(field);
+}
+
+const DATA_URI = "data-uri";
+/** The schema of a parameter that takes files, whose strings are marked. */
+const asFile = (schema) => !isObject(schema) ? schema
+  : schema.type === "string" ? { ...schema, contentEncoding: DATA_URI }
+    : { ...schema, ...(schema.items ? { items: asFile(schema.items) } : {}), ...(Array.isArray(schema.anyOf) ? { anyOf: schema.anyOf.map(asFile) } : {}) };
+
+/** A file, as a data URI with its name. */
+function fileOf(field) {
+  const input = el("input", { ...basics(field), type: "file" });
+  let value = MISSING;
+  input.addEventListener("change", () => {
+    const [file] = input.files;
+    value = MISSING;
+    if (!file) return;
+    const reader = new FileReader();
+    input.setAttribute("aria-busy", "true");
+    value = { error: "The file is still being read." };
+    reader.onload = () => { value = String(reader.result).replace(/^data:([^;,]*)[^,]*,/, (_, type) => `data:${type || "application/octet-stream"};name=${encodeURIComponent(file.name)};base64,`); };
+    reader.onerror = () => { value = { error: "The file could not be read." }; };
+    reader.onloadend = () => input.removeAttribute("aria-busy");
+    reader.readAsDataURL(file);
+  });
+  return { inputs: [input], checks: true, get: () => value, set: (given) => { value = isEmpty(given) ? MISSING : given; input.value = ""; } };
 }
 
 const basics = ({ id, described, required }) => ({ id, class: "field", "aria-describedby": described, "aria-required": String(Boolean(required)) });
@@ -169,7 +194,7 @@ function listOf(field, given, items) {
   const holder = el("div", { class: "list" });
   const add = (value, focus) => {
     const at = { ...field, schema: items, given, required: false, id: `f${numbered += 1}`, key: "" };
-    const kind = items.type === "string" ? textOf(at) : numberOf(at, items.type === "integer");
+    const kind = items.contentEncoding === DATA_URI ? fileOf(at) : items.type === "string" ? textOf(at) : numberOf(at, items.type === "integer");
     kind.inputs[0].setAttribute("aria-label", `${field.label}, ${rows.length + 1}`);
     const row = el("div", {}, kind.inputs[0], button("×", () => { rows.splice(rows.indexOf(entry), 1); row.remove(); more.focus(); holder.dispatchEvent(new Event("input", { bubbles: true })); }, { class: "button icon", "aria-label": `Remove ${field.label}, ${rows.length + 1}` }));
     const entry = { kind, row };
@@ -242,7 +267,9 @@ function build() {
   whole = isObject(tool.inputSchema) ? tool.inputSchema : {};
   const needed = new Set(Array.isArray(whole.required) ? whole.required : []);
   const properties = isObject(whole.properties) ? whole.properties : {};
-  page.fields = Object.entries(properties).map(([key, schema]) => fieldOf(key, schema, needed.has(key)));
+  const files = own(own(tool, "_meta") ?? own(spec.tool, "_meta"), "openai/fileParams");
+  const marked = (key, schema) => (Array.isArray(files) && files.includes(key) ? asFile(schema) : schema);
+  page.fields = Object.entries(properties).map(([key, schema]) => fieldOf(key, marked(key, schema), needed.has(key)));
   fill(kept ?? state.input ?? {});
   page.send = button(spec.submit ?? "Run", submit, { class: "button primary" });
   page.stop = button("Stop", () => page.running?.abort(), { hidden: true });

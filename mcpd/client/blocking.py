@@ -354,6 +354,7 @@ class BlockingTasks:
 class BlockingClient(BlockingCalls[OneClient], ServerDetails):
     """Drives the client of one server by plain methods."""
 
+    call_with_files = blocking(Client.call_with_files)
     ping = blocking(Client.ping)
     request = blocking(Client.request)
     list_tools_as_sent = blocking(Client.list_tools_as_sent)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Mapping
 from functools import cache, partial
+from pathlib import PurePath
 from types import UnionType
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, overload
 
@@ -22,6 +23,7 @@ from mcpd.errors import (
     RemoteError,
     ResultMismatch,
 )
+from mcpd.protocol.envelope import Envelope
 from mcpd.protocol.jsonrpc import MALFORMED, explain
 from mcpd.protocol.types.base import (
     CacheableResult,
@@ -56,7 +58,6 @@ from .limits import Faults
 from .link import ServerLink
 from .results import plain_value, read_list, typed_value
 from .session import ClientSession, OnProgress
-from .targets.named import UrlTarget
 
 if TYPE_CHECKING:
     from mcpd.protocol.types.events import EventType
@@ -261,27 +262,34 @@ class Client(ServerLink, ServerDetails, ToolCalls):
 
     async def call_tool(
         self,
+        /,
         name: str,
         arguments: Mapping[str, Any] | Raw | None = None,
         *,
         on_progress: OnProgress | None = None,
         timeout: float | None | Literal["default"] = "default",
+        **files: PurePath | list[PurePath],
     ) -> CallToolResult:
         """Call a tool. `on_progress` receives progress, total and message; `timeout` is in seconds, None for no limit.
 
         If the server makes a task of the call, its result is awaited, and the task is cancelled if this call is
-        cancelled. A `Path` for a parameter that takes a file sends the file; see docs/files.md. A tool that failed
-        returns a result with `is_error`. Raises RemoteError if the call was refused or
-        its task failed, TaskCancelled, and ResultMismatch, which has the result, if it does not fit the tool's output
-        schema.
+        cancelled. A `Path` for a parameter that takes a file sends the file; `files` are more such arguments. A tool
+        that failed returns a result with `is_error`. Raises RemoteError if the call was refused or its task failed,
+        TaskCancelled, and ResultMismatch, which has the result, if it does not fit the tool's output schema.
         """
         if self._session.server_capabilities.tools is None:
             self._require("tools", "tools/call")
+        if files:
+            arguments = {**(arguments or {}), **files}  # type: ignore[dict-item]  # the rest was never raw JSON
         if arguments.__class__ is dict:
             for value in arguments.values():
                 # Without calling a function, because few calls have such a value.
                 if value.__class__ is list or hasattr(value, "__fspath__"):
-                    arguments = await self._with_files(name, arguments)
+                    from .files import has_paths  # few programs send files
+
+                    if has_paths(arguments):
+                        raw = await self.call_with_files(name, arguments, on_progress=on_progress, timeout=timeout)
+                        return _read("tools/call", CallToolResult, raw)
                     break
         params = {"name": name, "arguments": {} if arguments is None else arguments}
         seconds = self.timeout if timeout == "default" else timeout
@@ -313,14 +321,41 @@ class Client(ServerLink, ServerDetails, ToolCalls):
                 raise ResultMismatch(name, problem, result)
         return result
 
-    async def _with_files(self, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
-        from .files import has_paths, with_files  # few programs send files
+    async def call_with_files(
+        self,
+        name: str,
+        arguments: Mapping[str, Any],
+        *,
+        on_progress: OnProgress | None = None,
+        timeout: float | None | Literal["default"] = "default",
+    ) -> Raw:
+        """Call a tool with the files at the paths in `arguments`, and return its raw result; see `call_tool`."""
+        from .files import EXTENSION, FileArguments, declared, settings_in
 
-        if not has_paths(arguments):
-            return arguments
+        seconds = self.timeout if timeout == "default" else timeout
         tool = next((each for each in await self.list_tools() if each.name == name), None)
-        is_local = not isinstance(self._target, UrlTarget)
-        return await with_files(arguments, tool, is_local=is_local)
+        era = await self._ensure_connected()
+        connection, session = era.connection, self._session
+        envelope = settings = None
+        if session.envelope is not None:
+            # Declared for this call only: to other calls the server offers what a model can fill in.
+            envelope = Envelope(session.envelope.version, session.info, declared(session.capabilities))
+            found = connection.begin("server/discover", {}, None, envelope)
+            settings = settings_in(await connection.answer(found, seconds))
+        send = getattr(connection.channel, "send_beside", None)
+        files = FileArguments(tool, getattr(self._target, "url", ""), send, settings)
+        params: dict[str, Any] = {"name": name, "arguments": await files.written(arguments)}
+        if settings is None:
+            return await self.request("tools/call", params, on_progress=on_progress, timeout=timeout)
+
+        async def ask(params: Any) -> Raw:
+            return await connection.answer(connection.begin("tools/call", params, on_progress, envelope), seconds)
+
+        raw = await ask(params)
+        if (state := await files.state_after(raw)) is not None:
+            raw = await ask({**params, "requestState": state, "_meta": {f"{EXTENSION}/upload": {}}})
+        raw = await complete_rounds("tools/call", ask, params, raw, self._callbacks, self.limits, session.faults)
+        return await self.tasks.finish(raw, on_progress)
 
     async def start_tool(
         self,

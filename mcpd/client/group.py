@@ -13,6 +13,7 @@ import os
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from itertools import product
+from pathlib import PurePath
 from random import uniform
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, TypeVar
 
@@ -501,15 +502,18 @@ class ClientGroup(ToolCalls):
 
     async def call_tool(
         self,
+        /,
         name: str,
         arguments: Mapping[str, Any] | Raw | None = None,
         *,
         on_progress: OnProgress | None = None,
         timeout: float | None | Literal["default"] = "default",
+        **files: PurePath | list[PurePath],
     ) -> CallToolResult:
         """Call a tool of its server. Raises the errors of `Client.call_tool`, such as ConnectionLost."""
         member, own = await self._lists.owner("tool", name)
-        result = await member.connected_client().call_tool(own, arguments, on_progress=on_progress, timeout=timeout)
+        client = member.connected_client()
+        result = await client.call_tool(own, arguments, on_progress=on_progress, timeout=timeout, **files)
         return replace(result, content=[member.prefix.content(block) for block in result.content])
 
     async def start_tool(

@@ -21,7 +21,7 @@ from support.page_stage import showing
 from support.pages import Pages
 from support.views_stage import CALLED, DARK, FORM_TOOL, LIGHT, MARKDOWN, SAMPLES, look, png
 
-from mcpd import Context, ImageContent, Server, ViewResult, view_result
+from mcpd import Context, ImageContent, Server, SyncFile, ViewResult, view_result
 from mcpd.apps.host.view.context import HostContext
 from mcpd.apps.host.view.events import Closed, Finding
 from mcpd.server.extensions.ui.pages import page as make_page
@@ -155,6 +155,32 @@ async def test_in_the_official_host(chromium: Chromium, pages: Pages, bridge_bun
         assert judged["found"] == []
         assert judged["checked"] >= 4
         Scene(page, host, view).clean()
+
+
+async def test_a_form_sends_a_chosen_file(chromium: Chromium, pages: Pages) -> None:
+    """FIL-12: the page of `view="form"` has an input for a parameter that takes a file."""
+    server = Server("files")
+
+    @server.tool(view="form")
+    def describe(report: SyncFile | None = None) -> str:
+        return "none" if report is None else f"{report.name} has {report.read().decode()!r}"
+
+    async with showing(chromium, pages, server) as show:
+        view = await show.view(await show.host.call_tool("describe", {}), keep=True)
+        frame = await show.page.frame("/view")
+        assert await view.live()
+        await shown(frame)
+        await frame.call(
+            """(name, text) => {
+              const input = document.querySelector("input[type=file]"), chosen = new DataTransfer();
+              chosen.items.add(new File([text], name, { type: "text/plain" }));
+              input.files = chosen.files;
+              input.dispatchEvent(new Event("change", { bubbles: true }));
+            }""", "a b.txt", "one, two",
+        )  # fmt: skip
+        await frame.until("!document.querySelector('.form [aria-busy=true]')")
+        await frame.click(".primary")
+        await frame.until("document.querySelector('.outcome').textContent.includes(\"a b.txt has 'one, two'\")")
 
 
 async def test_a_form_calls_its_tool_again_through_our_host(chromium: Chromium, pages: Pages) -> None:

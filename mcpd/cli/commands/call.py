@@ -171,15 +171,20 @@ async def _arguments(terminal: Terminal, given: Any, tool: Tool | None, name: st
 
 
 async def _request(terminal: Terminal, client: Client, questions: Questions, params: dict[str, Any]) -> Raw:
+    from mcpd.client.files import has_paths
+
+    send = partial(client.request, "tools/call", params)
+    if has_paths(params["arguments"]):
+        send = partial(client.call_with_files, params["name"], params["arguments"])
     # Servers may answer that a page must be visited first; after the visit the same call is sent again.
     try:
-        return await client.request("tools/call", params, on_progress=terminal.progress)
+        return await send(on_progress=terminal.progress)
     except RemoteError as error:
         if error.code != _URL_ELICITATION_REQUIRED or not await questions.visit(error.data):
             raise
     finally:
         terminal.end_bar()
-    return await client.request("tools/call", params, on_progress=terminal.progress)
+    return await send(on_progress=terminal.progress)
 
 
 def show_result(terminal: Terminal, raw: Raw, tool: str, *, as_json: bool, output: str | None) -> int:

@@ -15,6 +15,7 @@ import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from functools import partial
+from pathlib import PurePath
 from typing import Any
 
 from msgspec.structs import replace
@@ -355,6 +356,22 @@ class HttpChannel:
     def resume(self) -> None:
         if self._inbound is not None:
             self._inbound.may_read.set()
+
+    async def send_beside(self, method: str, url: str, body: bytes | PurePath) -> tuple[int, bytes]:
+        """Send a request that is no message, to the origin of the endpoint; a path is sent as the file's bytes.
+
+        Returns the status and the beginning of the body. Raises HttpError for another origin, and the errors of
+        requests.
+        """
+        target = self._pool.url.join(URL(url))
+        if target.origin() != self._pool.origin:
+            raise HttpError(f"{self._pool.name} asks for an upload to another origin, which is not made", 0)
+        kind = "application/json" if isinstance(body, bytes) else "application/octet-stream"
+        reply = await self._requester.request(method, target, {"Content-Type": kind}, body)
+        try:
+            return reply.status, await read_some(reply, self._pool)
+        finally:
+            reply.close()
 
     def origin(self, related_request_id: Id | None = None) -> Origin:
         return Origin("http")

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
 from functools import partial
 from http.cookies import CookieError, SimpleCookie
+from pathlib import PurePath
 
 from msgspec import Struct
 from yarl import URL
@@ -186,7 +187,7 @@ class Requester:
         method: str,
         url: URL,
         fields: Mapping[str, str],
-        body: bytes | None = None,
+        body: bytes | PurePath | None = None,
         operation: str = "",
         hold: Callable[[bool], None] | None = None,
     ) -> Reply:

@@ -18,6 +18,7 @@ import ssl
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from io import BytesIO
+from pathlib import PurePath
 from typing import Any, TypeAlias, cast
 from weakref import WeakKeyDictionary, WeakSet
 
@@ -85,7 +86,9 @@ class HttpPool:
             requote_redirect_url=False,
         )
 
-    async def request(self, method: str, url: URL, headers: Mapping[str, str], body: bytes | None = None) -> Reply:
+    async def request(
+        self, method: str, url: URL, headers: Mapping[str, str], body: bytes | PurePath | None = None
+    ) -> Reply:
         """Send a request and wait for the head of its response, following redirects within the origin.
 
         Raises CannotConnect if nothing was sent, ConnectionLost if the server may have received the request, and
@@ -97,7 +100,9 @@ class HttpPool:
                 raise ConnectionLost(f"{self.name}: the client is closed")
             try:
                 # aiohttp writes a file in chunks as the server reads, but a `bytes` body all at once.
-                data = BytesIO(body) if body is not None and len(body) > _STREAMED_BYTES else body
+                data: Any = BytesIO(body) if isinstance(body, bytes) and len(body) > _STREAMED_BYTES else body
+                if isinstance(body, PurePath):
+                    data = open(body, "rb")  # noqa: ASYNC230, SIM115 - aiohttp closes it
                 reply = await self._session.request(method, target, data=data, headers=headers, allow_redirects=False)
             except (aiohttp.ClientError, OSError, ValueError) as error:
                 raise transport_error(error, self.name, self.options) from None

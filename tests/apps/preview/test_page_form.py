@@ -16,6 +16,8 @@ import pytest
 from support.browser import Chromium
 from support.preview_page_stage import opened, schema_server
 
+from mcpd import Server, SyncFile
+
 ZOO: dict[str, list[Any]] = json.loads(Path(__file__).with_name("schema_zoo.json").read_text(encoding="utf-8"))
 
 
@@ -140,3 +142,30 @@ async def test_a_pattern_that_does_not_end_stops_nothing(chromium: Chromium) -> 
             assert json.loads(told["value"]) == value
         assert not stage.page.errors
         assert not stage.page.violations
+
+
+# A function of the page that chooses a file in the only input for files.
+CHOOSE = """(name, text) => {
+  const input = document.querySelector("input[type=file]"), chosen = new DataTransfer();
+  chosen.items.add(new File([text], name, { type: "text/plain" }));
+  input.files = chosen.files;
+  input.dispatchEvent(new Event("change", { bubbles: true }));
+}"""
+
+
+@pytest.mark.slow
+async def test_a_file_is_chosen(chromium: Chromium) -> None:
+    """FIL-12: a parameter that takes a file has an input for it, and the tool gets the bytes and the name."""
+    server = Server("files")
+
+    @server.tool
+    def describe(report: SyncFile) -> str:
+        return f"{report.name} has {report.read().decode()!r}"
+
+    async with opened(chromium, server) as stage:
+        await stage.until("document.querySelector('input[type=file]')")
+        await stage.main.call(CHOOSE, "a b.txt", "one, two")
+        await stage.main.until("document.body.textContent.includes('8 B')")
+        await stage.press("Call")
+        await stage.says("a b.txt has 'one, two'")
+        assert not stage.page.errors

@@ -13,18 +13,20 @@ import os
 import re
 import subprocess
 import sys
+import tempfile
 from base64 import b64encode, urlsafe_b64encode
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
 import pytest
+from msgspec import Meta
 from support.clock import until
 from support.http_peer import Answer, Peer, Port, envelope, modern, post, request, serving
 from support.wires import MODERN, each_legacy, each_version, memory_wire
 
-from mcpd import Accept, Context, File, FileSettings, Principal, Refusal, Server, SyncFile
+from mcpd import Accept, Context, File, FileSettings, Principal, Refusal, RouteRequest, RouteResponse, Server, SyncFile
 from mcpd.errors import RegistrationError
 
 FILES = "io.modelcontextprotocol/files"
@@ -40,7 +42,7 @@ def data_uri(data: bytes = DATA, name: str = "a.pdf", kind: str = "application/p
     return f"data:{kind};name={name};base64,{b64encode(data).decode()}"
 
 
-def a_server(folder: Path | None = None, authenticate: Any = None, **options: Any) -> Server:
+def a_server(folder: Path | str | None = None, authenticate: Any = None, **options: Any) -> Server:
     limits = options.pop("limits", FileSettings())
     files = None if folder is None else str(folder)
     server = Server("files", file_limits=limits, files=files, authenticate=authenticate, **options)
@@ -77,6 +79,12 @@ server = Server("files")
 async def size(report: File) -> int:
     return report.size
 """
+
+
+def by_token(headers: Mapping[str, str]) -> Principal | Refusal:
+    name = headers.get("authorization", "").removeprefix("Bearer ")
+    return Principal(name) if name in ("ada", "bob") else Refusal(401, "Who are you?")
+
 
 WANTED = {"name": "a.pdf", "type": "application/pdf", "size": len(DATA), "digest": digest(), "start": "%PDF-1.7"}
 
@@ -158,8 +166,7 @@ async def test_the_upload_round_over_http(tmp_path: Path) -> None:
     async with serving(a_server(tmp_path)) as port:
         arguments = {"report": host_file()}
         asked = await call(port, "describe", arguments)
-        assert asked["resultType"] == "upload_required"
-        (upload,) = asked["uploads"]
+        (upload,) = targets_of(asked, ["file-1"])
         assert upload.keys() == {"fileId", "url", "method", "credentials"}
         assert (upload["fileId"], upload["method"], upload["credentials"]) == ("file-1", "PUT", "include")
         assert (await put(port, upload["url"], DATA)).status == 201
@@ -167,6 +174,77 @@ async def test_the_upload_round_over_http(tmp_path: Path) -> None:
         state = {"requestState": asked["requestState"]}
         assert (await call(port, "describe", arguments, **state))["structuredContent"] == WANTED
         assert left_in(tmp_path) == []
+
+
+MEMBERS = {"fileId", "url", "path", "method", "form", "headers", "credentials", "expiresAt", "_meta"}
+
+
+def targets_of(asked: Any, ids: list[str]) -> list[dict[str, Any]]:
+    """The uploads of a result, by the rules of Claude Code 2.1.332, which makes none if one of them is broken."""
+    assert asked["resultType"] == "upload_required", asked
+    assert isinstance(asked["requestState"], str)
+    for upload in asked["uploads"]:
+        assert upload.keys() <= MEMBERS
+        assert ("url" in upload) != ("path" in upload)
+        assert 0 < len(upload.get("url") or upload["path"]) <= 4096
+        assert upload.get("method", "PUT") in ("PUT", "POST")
+        assert upload["credentials"] in ("omit", "include")
+    assert [upload["fileId"] for upload in asked["uploads"]] == ids
+    return list(asked["uploads"])
+
+
+def marked_by_claude_code(schema: Mapping[str, Any]) -> bool:
+    """Whether Claude Code shows this schema as the path of a file: an object with these required members, marked."""
+    known = {"type", "required", "properties", "additionalProperties", "anyOf", "title", "description", "default"}
+    return (
+        schema.get("type") == "object"
+        and {"id", "mimeType", "size"} <= set(schema["required"]) <= {"id", "mimeType", "size", "digest", "name"}
+        and all(key in known or key.startswith("x-") for key in schema)
+        and isinstance(schema["x-mcp-file"], dict)
+        and isinstance(schema["x-mcp-file"].get("maxSize", 0), int)
+    )
+
+
+async def test_claude_code_finds_the_files_of_a_tool() -> None:
+    """FIL-01: by its rules for one file, a list and an optional one."""
+    async with memory_wire(a_server(), MODERN) as wire:
+        wire.capabilities = HOST
+        tools = {tool["name"]: tool["inputSchema"]["properties"] for tool in (await wire.result("tools/list"))["tools"]}
+        assert marked_by_claude_code(tools["describe"]["report"])
+        several, optional = tools["count"]["files"], tools["count"]["extra"]
+        assert several.keys() <= {"type", "items", "minItems", "maxItems", "uniqueItems", "description", "default"}
+        assert marked_by_claude_code(several["items"])
+        assert marked_by_claude_code(optional["anyOf"][0])
+        assert optional["anyOf"][1] == {"type": "null"}
+
+
+@pytest.mark.parametrize("is_local", [False, True], ids=["http", "stdio"])
+async def test_the_one_round(tmp_path: Path, is_local: bool) -> None:
+    """FIL-12: the bytes come with the call; a file without bytes is never uploaded."""
+    server = a_server(tmp_path)
+
+    async def check(ask: Any) -> None:
+        inline = host_file(data=DATA) | {"data": b64encode(DATA).decode()}
+        assert (await ask("describe", {"report": inline}))["structuredContent"] == WANTED
+        empty = host_file("none", b"")
+        assert (await ask("count", {"files": [empty]}))["structuredContent"] == 0
+        for wrong in (
+            {"data": "!"},
+            {"data": b64encode(DATA[:-1]).decode()},
+            {"data": b64encode(b"y" * len(DATA)).decode()},
+        ):
+            assert "the data of the file" in text_of(await ask("describe", {"report": {**host_file(), **wrong}}))
+        asked = await ask("count", {"files": [empty, host_file("file-2")]})
+        targets_of(asked, ["file-2"])
+
+    if is_local:
+        async with memory_wire(server, MODERN) as wire:
+            wire.capabilities = HOST
+            await check(lambda tool, arguments: wire.result("tools/call", {"name": tool, "arguments": arguments}))
+    else:
+        async with serving(server) as port:
+            await check(lambda tool, arguments: call(port, tool, arguments))
+    assert left_in(tmp_path) == []
 
 
 async def test_every_missing_file_is_named_once(tmp_path: Path) -> None:
@@ -247,11 +325,6 @@ async def test_forged_and_expired_tickets(tmp_path: Path) -> None:
         assert (await put(port, ticket["url"], DATA)).status == 404
         assert (await put(port, ticket["url"][:-4] + "AAAA", DATA)).status == 404
         assert (await put(port, "http://localhost/mcp/files/x", DATA)).status == 404
-
-
-def by_token(headers: Mapping[str, str]) -> Principal | Refusal:
-    name = headers.get("authorization", "").removeprefix("Bearer ")
-    return Principal(name) if name in ("ada", "bob") else Refusal(401, "Who are you?")
 
 
 async def test_files_of_another_caller_do_not_exist(tmp_path: Path) -> None:
@@ -381,6 +454,118 @@ async def test_private_addresses_are_not_fetched(url: str) -> None:
         assert url not in text_of(result)
 
 
+async def test_codex_passes_a_url(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """FIL-10, FIL-12: what it replaces the path by; too much, or another status, is refused."""
+    from mcpd.auth import fetch
+
+    async def from_this_machine(url: str, **options: Any) -> Any:
+        return await real(url, **{**options, "reach": ("loopback",)})
+
+    real = fetch.fetch
+    monkeypatch.setattr(fetch, "fetch", from_this_machine)
+    storage = Server("storage")
+
+    @storage.route("/files/{name}", public=True)
+    async def stored(request: RouteRequest) -> RouteResponse:
+        found = {"a.pdf": DATA, "large.pdf": b"x" * 40_001}.get(request.params["name"])
+        return RouteResponse(b"no" if found is None else found, status=404 if found is None else 200)
+
+    async with serving(storage) as at, memory_wire(a_server(tmp_path), MODERN) as wire:
+        base = f"http://127.0.0.1:{at.number}/files"
+        passed = {"file_id": "file_1", "mime_type": "application/pdf", "file_name": "a.pdf", "file_size_bytes": 1}
+        taken = await wire.call("describe", report={**passed, "download_url": f"{base}/a.pdf?signature=secret"})
+        assert taken["structuredContent"] == WANTED
+        for name, said in (("large.pdf", "larger than 40,000"), ("none.pdf", "answers 404")):
+            refused = text_of(await wire.call("describe", report={**passed, "download_url": f"{base}/{name}?s=secret"}))
+            assert said in refused
+            assert "secret" not in refused
+    assert left_in(tmp_path) == []
+
+
+# ---------------------------------------------------------------- attackers
+
+
+async def test_ten_thousand_tickets_keep_nothing(tmp_path: Path) -> None:
+    """FIL-05: a ticket is a sealed value; those that were used are limited, too."""
+    limits = FileSettings(max_count_each=2)
+    async with serving(a_server(tmp_path, limits=limits)) as port:
+        peer = await port.connect()
+        urls = [(await peer.ask(post({"size": 1}, path="/mcp/files"))).json["url"] for _ in range(10_000)]
+        assert len(set(urls)) == 10_000
+        assert list(tmp_path.rglob("file-*")) == []
+        answers = [(await put(port, url, b"xx")).status for url in urls[:40]]
+        assert set(answers) == {413}
+        answers = [(await put(port, url, b"x")).status for url in urls[40:80]]
+        assert set(answers) == {201, 429}
+        assert len(list(tmp_path.rglob("*.once"))) <= 2 * 16 + 8 + 40
+
+
+async def test_uploads_at_once_stay_within_the_limit_together(tmp_path: Path) -> None:
+    """FIL-06: half of what is allowed arrives slowly, so there is no room for more than one more."""
+    async with serving(a_server(tmp_path, limits=FileSettings(max_bytes_each=2 * len(DATA)))) as port:
+        tickets = [await ask_upload(port) for _ in range(3)]
+        slow = [await port.connect() for _ in range(2)]
+        for peer, ticket in zip(slow, tickets, strict=False):
+            path = urlsplit(ticket["url"]).path
+            peer.send(f"PUT {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(DATA)}\r\n\r\n".encode())
+            peer.send(DATA[:1])
+        await until(lambda: len(left_in(tmp_path)) == 2)
+        assert (await put(port, tickets[2]["url"], DATA)).status == 429
+        for peer in slow:
+            peer.send(DATA[1:])
+            assert (await peer.answer()).status == 201
+
+
+async def test_a_stalled_upload_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """FIL-06: without a byte for a time it is refused, and what has arrived is deleted."""
+    monkeypatch.setattr("mcpd.server.extensions.files.extension.IDLE_SECONDS", 0.05)
+    async with serving(a_server(tmp_path)) as port:
+        ticket = await ask_upload(port)
+        peer = await port.connect()
+        head = f"PUT {urlsplit(ticket['url']).path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(DATA)}\r\n\r\n"
+        peer.send(head.encode() + DATA[:100])
+        assert (await peer.answer()).status == 408
+        assert left_in(tmp_path) == []
+
+
+async def test_one_file_is_for_one_call(tmp_path: Path) -> None:
+    """FIL-05: of two calls at once with one id, one gets the file."""
+    async with serving(a_server(tmp_path)) as port:
+        ticket = await ask_upload(port)
+        assert (await put(port, ticket["url"], DATA)).status == 201
+        both = await asyncio.gather(*(call(port, "describe", {"report": ticket["id"]}) for _ in range(2)))
+        assert sorted(bool(one.get("isError")) for one in both) == [False, True]
+
+
+# ---------------------------------------------------------------- stores that processes share
+
+
+async def test_nodes_share_a_store_of_fsspec(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """FIL-05, FIL-11, FIL-13: any node takes the upload, any serves the call; it is used once."""
+    pytest.importorskip("fsspec", reason="needs fsspec: pip install 'mcpd-server[files]'")
+    import fsspec
+
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    store = fsspec.filesystem("memory")
+    key, url = "k" * 32, f"memory://files-{tmp_path.name}"
+    limits = FileSettings(max_inline_bytes=10)
+    nodes = [a_server(url, by_token, limits=limits, state_key=key) for _ in range(2)]
+    async with serving(nodes[0]) as one, serving(nodes[1]) as other:
+        ticket = await ask_upload(one, token="ada")
+        assert (await put(other, ticket["url"], DATA, token="ada")).status == 201
+        assert (await put(one, ticket["url"], DATA, token="ada")).status == 409
+        assert "no file" in text_of(await call(one, "describe", {"report": ticket["id"]}, token="bob"))
+        taken = await call(one, "describe", {"report": ticket["id"]}, token="ada")
+        assert taken["structuredContent"] == WANTED
+        assert "no file" in text_of(await call(other, "describe", {"report": ticket["id"]}, token="ada"))
+        (link,) = (await call(one, "make", {"size": 11}, token="ada"))["content"]
+        answer = await other.ask(modern("resources/read", {"uri": link["uri"]}, {"Authorization": "Bearer ada"}))
+        assert answer.messages[0]["result"]["contents"][0]["blob"] == b64encode(b"x" * 11).decode()
+        assert left_in(tmp_path) == []
+        kept = [name for name in store.ls(url, detail=False) if not name.endswith((".once", ".taken"))]
+        assert len(kept) == 2  # the returned file, and its description
+
+
 # ---------------------------------------------------------------- the end of calls and processes
 
 
@@ -474,6 +659,36 @@ async def test_small_results_are_embedded_and_large_ones_are_links(tmp_path: Pat
             answer = await port.ask(modern("resources/read", {"uri": link["uri"]}, headers))
             (message,) = answer.messages
             assert ("result" in message) is is_there, message
+
+
+# ---------------------------------------------------------------- the commands
+
+
+@pytest.mark.parametrize("data", [b"small", b"x" * (300 << 10)], ids=["small", "large"])
+async def test_the_command_sends_a_file(child: Any, tmp_path: Path, data: bytes) -> None:
+    (tmp_path / "server.py").write_text(SERVED, encoding="utf-8")
+    (tmp_path / "a.bin").write_bytes(data)
+    command = child.mcpd("call", "server.py", "size", "report=@a.bin")
+    done = await asyncio.to_thread(subprocess.run, command, cwd=tmp_path, env=child.env, capture_output=True, text=True)
+    assert (done.stdout.strip(), done.returncode) == (str(len(data)), 0), done.stderr
+
+
+def test_a_text_of_base64_is_a_warning() -> None:
+    server = Server("files")
+
+    @server.tool
+    def upload(content_base64: str, name: str, kind: Literal["base64", "text"] = "text") -> str:
+        """Upload a file."""
+        return name
+
+    @server.tool
+    def store(data: Annotated[str, Meta(description="The file in Base64")], report: SyncFile) -> str:
+        """Store a file."""
+        return data
+
+    found = [(problem.where, problem.text) for problem in server.problems() if "base64" in problem.text]
+    assert [where for where, _ in found] == ["tool upload", "tool store"], found
+    assert found[0][1].startswith("content_base64: ")
 
 
 # ---------------------------------------------------------------- registration

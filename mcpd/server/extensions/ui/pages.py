@@ -19,6 +19,7 @@ from msgspec.json import encode
 from mcpd.errors import RegistrationError
 from mcpd.protocol.types.base import Meta
 from mcpd.protocol.types.features import Resource
+from mcpd.server.extensions.builtin import FILE_PARAMS
 from mcpd.server.functions.annotations import Function
 from mcpd.server.registry.catalog import Catalog
 from mcpd.server.registry.entries import ActiveExtensions, ResourceEntry
@@ -231,11 +232,13 @@ def _described(catalog: Catalog, name: str, view: View) -> Mapping[str, Any] | N
 
     tool = entry.tool
     schema = tool.input_schema or entry.callee.input_schema
+    files = (tool.meta or {}).get(FILE_PARAMS)
     return {
         "name": name,
         "inputSchema": schema,
         **({"title": tool.title} if tool.title else {}),
         **({"description": tool.description} if tool.description else {}),
+        **({"_meta": {FILE_PARAMS: files}} if files else {}),
     }
 
 
