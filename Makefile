@@ -127,7 +127,7 @@ setup: $(VENV)/.test
 
 setup-test: $(VENV)/.test $(TOOLS)/.oldest $(TOOLS)/.mcp2 $(TOOLS)/.mcp1 $(TOOLS)/.converters $(TOOLS)/.schema $(TOOLS)/.openapi $(TOOLS)/.manifests $(TOOLS)/.python-doc $(TOOLS)/.node $(NPM_FOLDERS:%=%/node_modules/.package-lock.json)
 
-FRAMEWORKS := smolagents llama-index langchain openai-agents pydantic-ai fastmcp fastmcp-tasks
+FRAMEWORKS := smolagents llama-index langchain openai-agents pydantic-ai fastmcp fastmcp-tasks webhook-events
 COMPAT := $(TOOLS)/compat/.original $(TOOLS)/compat/.second $(TOOLS)/compat/.ours $(TOOLS)/compat/.examples $(TOOLS)/compat/.second-examples
 setup-clients: $(TOOLS)/.node $(TOOLS)/.mcp1 $(TOOLS)/.wheels $(FRAMEWORKS:%=$(TOOLS)/clients/.%) $(COMPAT) tests/clients/js/node_modules/.package-lock.json tests/clients/foreign/node_modules/.package-lock.json tests/clients/hosts/node_modules/.package-lock.json
 

@@ -494,8 +494,16 @@ class Client(ServerLink, ServerDetails, ToolCalls):
         """
         from .events import EventSubscription, Source  # most servers have no events
 
-        era, connected = self._current_era, self._ensure_connected
-        source = Source(self.request, self.list_events, connected, era, self.limits, self.faults, self.webhook)
+        source = Source(
+            request=self.request,
+            list_events=self.list_events,
+            connected=self._ensure_connected,
+            era=self._current_era,
+            limits=self.limits,
+            faults=self.faults,
+            webhook=self.webhook,
+            is_closed=lambda: self._is_closed,
+        )
         return EventSubscription(source, name, arguments, delivery=delivery, cursor=cursor, max_age=max_age, gaps=gaps)
 
     # ---------------------------------------------------------------------------- prompts, completion

@@ -100,6 +100,8 @@ class Source(NamedTuple):
     limits: ClientLimits
     faults: Faults
     webhook: Receiver | None
+    is_closed: Callable[[], bool]
+    """Whether the program has closed the client."""
 
 
 class _Ended(Exception):
@@ -378,7 +380,7 @@ class EventSubscription:
         refused = isinstance(error, HttpError) and error.status < 500 and error.status not in (408, 429)
         may_pass = isinstance(error, (TransportError, RequestTimeout, RemoteError)) and not refused
         self._failures += 1
-        if not may_pass or not self._was_open or self._failures >= TRIES:
+        if not may_pass or not self._was_open or self._failures >= TRIES or self._source.is_closed():
             raise error
         self._source.faults.log(
             logging.INFO, "events of %s are interrupted: %s", printable(self.name), printable(error, 500)

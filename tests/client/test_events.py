@@ -417,6 +417,22 @@ async def test_a_server_that_ends_each_stream_is_not_asked_forever() -> None:
         assert len(stream.asked) == TRIES
 
 
+@pytest.mark.parametrize("delivery", ["push", "poll"])
+async def test_a_client_that_is_closed_ends_its_subscriptions(delivery: Any) -> None:
+    """At once, without attempts to reach the server again."""
+    clock, stream = Clock(), Stream()
+    answers = {"server/discover": OFFERS, "events/stream": stream, "events/poll": polled(cursor="c-0")}
+    async with scripted(answers, begins=stream.begin) as (client, _):
+        events = await client.events(NAME, delivery=delivery).__aenter__()
+        ended = asyncio.create_task(anext(events))
+        await turns()
+        await client.aclose()
+        await clock.advance(2 * SHORTEST_POLL)
+        with pytest.raises(ConnectionLost, match="closed"):
+            await ended
+        await events.__aexit__(None)
+
+
 async def test_a_stream_over_http_goes_on_after_it_broke() -> None:
     """EVT-079: another request on a new connection, after the last cursor."""
     asked_for: list[Any] = []

@@ -1,4 +1,7 @@
-"""The AI SDK subscribes to events, is challenged, receives, refreshes and unsubscribes. Run by `make clients`."""
+"""Events between this library and others: the AI SDK as a client, `mcp-webhook-events` as a server.
+
+Run by `make clients`.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,9 @@ from conftest import REPOSITORY
 from support.http_peer import serving
 from support.webhook_receiver import certificate
 
-from mcpd import Events, Server
+from mcpd import Client, Events, Server
+from mcpd.client import Receiver
+from mcpd.errors import RemoteError
 from mcpd.transports.guards import Access
 
 pytestmark = [pytest.mark.clients, pytest.mark.timeout(300)]
@@ -20,6 +25,9 @@ pytestmark = [pytest.mark.clients, pytest.mark.timeout(300)]
 NODE = REPOSITORY / ".tools" / "bin" / "node"
 SCRIPT = Path(__file__).with_name("js") / "ai_sdk_events.mjs"
 TOKEN = "open-sesame"
+
+INTERPRETER = REPOSITORY / ".tools" / "clients" / "webhook-events" / "bin" / "python"
+TICKETS = Path(__file__).with_name("serve_webhook_events.py")
 
 
 class Program:
@@ -90,3 +98,32 @@ async def test_ai_sdk(monkeypatch: pytest.MonkeyPatch) -> None:
         if process.returncode is None:
             process.kill()
             await process.wait()
+
+
+async def test_mcp_webhook_events(tmp_path: Path) -> None:
+    """EVT-082, EVT-083: our client subscribes to a server of another library, in the profile of ChatGPT."""
+    if not INTERPRETER.exists():
+        pytest.skip("needs mcp-webhook-events: make clients installs it")
+    receiver, front = Receiver("https://me.example/hooks", seconds=60), Server("front")
+    front.route("/hooks", methods=["POST"], public=True)(receiver.route)
+    async with serving(front) as port:
+        command = [str(INTERPRETER), str(TICKETS), str(tmp_path / "events.db"), str(port.number)]
+        async with Client(command, webhook=receiver) as client:
+            (kind,) = await client.list_events()
+            assert (kind.name, kind.delivery) == ("ticket.updated", ["webhook"])
+            async with client.events("ticket.updated", {"ticket_id": "T-1"}) as events:
+                assert events.mode == "webhook"
+                await client.call("publish", ticket_id="T-2", event_id="a")
+                sent = asyncio.create_task(client.call("publish", ticket_id="T-1", event_id="b"))
+                event = await anext(events)
+                assert (event.id, event.data, event.cursor) == ("b", {"ticket_id": "T-1"}, None)
+                following = asyncio.create_task(anext(events))
+                await sent
+                sent = asyncio.create_task(client.call("publish", ticket_id="T-1", event_id="c"))
+                assert (await following).id == "c"
+            await sent
+            assert await client.call("subscriptions") == {"result": 0}
+
+            with pytest.raises(RemoteError) as caught:
+                await client.events("ticket.updated", {"ticket_id": 7}).__aenter__()
+            assert caught.value.code == -32602
