@@ -25,11 +25,10 @@ from mcpd.protocol.envelope import result_meta
 from mcpd.protocol.printable import printable
 from mcpd.server.backplane.base import Backplane, BackplaneAway
 from mcpd.server.dispatcher.observing import HookedObserver
-from .memory import MemoryStore
 from .peer import Run
 from .questions import Questions
 from .record import Outcome, Record, error_outcome, owner_of, short
-from .store import TaskStore
+from .store import MemoryStore, TaskStore
 
 if TYPE_CHECKING:
     from mcpd.protocol.session import Session
