@@ -89,8 +89,9 @@ class Link:
         self.record, self.raw, self.host = record, raw, host
         # By position, in the order of the log; and what can be sent now.
         self.waiting: dict[str, Delivery] = {}
-        self.due: deque[Delivery] = deque()
-        self.tasks: set[asyncio.Task[None]] = set()
+        # Lists, because an empty deque or set takes as much memory as all the rest.
+        self.due: list[Delivery] = []
+        self.tasks: list[asyncio.Task[None]] = []
         self.bytes = self.flying = 0
         self.has_gap = self.is_queued = False
         self.checked = now
@@ -289,7 +290,7 @@ class Deliveries:
             link.has_gap = link.has_gap or delivery.item is None
             return
         if is_first:
-            link.due.appendleft(delivery)
+            link.due.insert(0, delivery)
         else:
             link.due.append(delivery)
         self._queue(link)
@@ -336,7 +337,7 @@ class Deliveries:
             link = host.links.popleft()
             link.is_queued = False
             while link.due:
-                delivery = link.due.popleft()
+                delivery = link.due.pop(0)
                 if not delivery.is_over and not delivery.is_flying and not link.is_suspended:
                     host.tokens -= 1
                     if link.due and link.flying + 1 < _FLYING_EACH:
@@ -363,12 +364,12 @@ class Deliveries:
         link.host.flying += 1
         self._flying += 1
         task = self._loop.create_task(self._attempt(delivery))
-        link.tasks.add(task)
+        link.tasks.append(task)
         task.add_done_callback(lambda task: self._landed(delivery, task))
 
     def _landed(self, delivery: Delivery, task: asyncio.Task[None]) -> None:
         link = delivery.link
-        link.tasks.discard(task)
+        link.tasks.remove(task)
         delivery.is_flying = False
         link.flying -= 1
         link.host.flying -= 1

@@ -168,6 +168,7 @@ class Following:
             return
         runner.cancel()
         await asyncio.wait([runner])
+        self._settle()
         await self.deliveries.stop(grace)
         if self.store.is_memory:
             if self.deliveries.waiting or self._inbox:
@@ -216,7 +217,8 @@ class Following:
                     self._settle()
                 if any(part.is_dirty for part in self._parts.values()):
                     pause = min(pause, max(0.0, self._save_at - self._loop.time()))
-            except BackplaneAway:
+            except BackplaneAway as error:
+                self._settle(error)
                 pause = _AGAIN_AFTER
             except Exception:
                 log.exception("webhooks could not go on; they try again")
@@ -227,10 +229,14 @@ class Following:
             except TimeoutError:
                 pass
 
-    def _settle(self) -> None:
+    def _settle(self, error: BackplaneAway | None = None) -> None:
         for waiter in self._settled:
-            if not waiter.done():
+            if waiter.done():
+                continue
+            if error is None:
                 waiter.set_result(None)
+            else:
+                waiter.set_exception(BackplaneAway(str(error)))
         self._settled.clear()
 
     # -- events ------------------------------------------------------------------------------
