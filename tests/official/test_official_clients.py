@@ -112,6 +112,20 @@ def test_over_stdio(run: Any, tapped: Callable[..., Any], client: str, era: str,
     assert not any(talk.unanswered for talk in talks)
 
 
+@pytest.mark.parametrize("client", ["mcp 1", "mcp 2", "client", "sdk"])
+def test_through_a_mount(run: Any, child: Child, client: str, tmp_path: Path) -> None:
+    """MNT-01, MNT-08: an older client gets of a mounted server what it gets of the server itself."""
+    cache = f"XDG_CACHE_HOME={tmp_path}"
+    direct = child.mcpd("serve", "--stdio")
+    steps = [step for name, step in STEPS.items() if name != "info"]  # which says how long the process has run
+    reports = []
+    for command in (direct, child.mcpd("serve", "--stdio", "--", *direct)):
+        report = run(client, {"command": ["env", cache, *command]}, era="legacy", steps=steps)
+        assert report["protocol"] == LEGACY
+        reports.append(report["steps"])
+    assert reports[1] == reports[0]
+
+
 @pytest.mark.parametrize("client", ["mcp 1", "sdk"])
 def test_over_websocket(run: Any, websocket: dict[str, Any], client: str) -> None:
     check(run(client, websocket, steps=list(STEPS.values())), LEGACY)

@@ -49,6 +49,7 @@ from mcpd.protocol.types.tasks import TASKS
 from mcpd.protocol.versions import table
 from mcpd.server.context.asking import binding_of
 from mcpd.server.context.questions import is_offered
+from mcpd.server.extensions.ui.constants import MIME_TYPE, UI
 from mcpd.server.registry.tools import failed
 from .carried import Watches, for_host_contents, with_own_id, with_tag
 from .parking import Flight, Moved, TaskFlight, opened_state, parking_of
@@ -333,15 +334,16 @@ class Relay:
                 written.pop(name, None)
         if self.settings.roots is not None:
             written["roots"] = {}
-        if "extensions" in written:
-            extensions = _read(encode(written["extensions"]))
-            # An unknown extension may have URIs, names or ids, which a prefix would break.
-            carried = {
-                name: given
-                for name, given in extensions.items()
-                if (name in CARRIED or not self.prefix.is_used) and (stated is not None or name != TASKS)
-            }
-            written["extensions"] = carried
+        extensions = _read(encode(written.get("extensions", {})))
+        # An unknown extension may have URIs, names or ids, which a prefix would break.
+        carried = {
+            name: given
+            for name, given in extensions.items()
+            if (name in CARRIED or not self.prefix.is_used) and (stated is not None or name != TASKS)
+        }
+        # Lists were fetched with it, and a result must fit the schema in the list.
+        carried.setdefault(UI, {"mimeTypes": [MIME_TYPE]})
+        written["extensions"] = carried
         info = client.info or self.carrier.session.info
         found = Envelope(self.version.name, info, written)
         if call.log_level is not None and (stated is not None or call.log_level != "info"):

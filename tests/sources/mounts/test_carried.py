@@ -99,6 +99,22 @@ async def test_a_client_without_apps_sees_tools_only(version: str) -> None:
 
 
 @BOTH
+async def test_a_result_fits_the_schema_that_was_listed(version: str) -> None:
+    """Lists are fetched with apps, for which values are in objects; so calls are made with apps, too."""
+    server = apps_server()
+
+    @server.tool
+    async def count() -> int:
+        return 5
+
+    for extensions in ({}, UI):
+        async with through(server, 1, version, extensions) as wire:
+            tools = {tool["name"]: tool for tool in (await wire.result("tools/list"))["tools"]}
+            assert tools["up_count"]["outputSchema"]["required"] == ["result"]
+            assert (await wire.call("up_count"))["structuredContent"] == {"result": 5}
+
+
+@BOTH
 async def test_a_view_calls_tools_by_the_names_of_its_own_server(version: str) -> None:
     """MNT-33: if only one server with apps has such a tool, and none of that very name is offered."""
     front = Server("front")
