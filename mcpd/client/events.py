@@ -61,7 +61,7 @@ _END_SECONDS = 2.0
 # Overhead of an event in memory beside its data.
 _SMALL_BYTES = 200
 
-# The codes of SEP-3415, and those of the sketch before it, which servers in the field send.
+# The codes of SEP-3415, each with its code in an earlier sketch, which servers in the field send.
 _NOT_FOUND, _FORBIDDEN, _UNSUPPORTED = (-32023, -32011), (-32024, -32012), (-32026, -32014)
 _FINAL = (*_FORBIDDEN, InvalidParams.code, MethodNotFound.code)
 
@@ -147,7 +147,7 @@ class EventSubscription:
         self.gaps = 0
         """How often events were lost."""
         self.status: DeliveryStatus | None = None
-        """What the server said about its webhooks at the last refresh."""
+        """The status of the webhooks, as the server described it at the last refresh."""
 
         self._source = source
         self._arguments = dict(arguments or {})

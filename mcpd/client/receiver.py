@@ -57,8 +57,8 @@ def _problem(status: int, text: str) -> Answer:
 class Hook:
     """The part of a receiver that belongs to one subscription.
 
-    `deliver` is called with the type of a message ("event", or that of a control message) and its body; it returns
-    after the message was handled, and raises an exception if it was not.
+    `deliver` is called with the type of a message ("event", "gap" or "terminated") and its body. It returns after the
+    message was handled, and raises an exception if it was not.
     """
 
     def __init__(self, receiver: Receiver, deliver: Callable[[str, Raw], Awaitable[None]]) -> None:
@@ -170,7 +170,7 @@ class Receiver:
         is_pending = not hooks and any(hook.verifies(signed, signatures) for hook in pending)
         if not hooks and not is_pending:
             if named:
-                return _problem(401, "the signature is not that of the subscription")
+                return _problem(401, "the signature was not made with the secret of the subscription")
             return _problem(503, "there is no such subscription here yet")
 
         try:

@@ -201,7 +201,7 @@ NAME is one of the server's types, DATA its payload as JSON. PID selects the ser
 
 _STATUS_HELP = """Show the webhook subscriptions of running servers: id, type, URL, waiting events, last error.
 
-The servers are those of this user; PID selects one of them.
+Only servers of this user are shown; PID selects one of them.
 """
 
 _FAILED_HELP = """List the events of a webhook subscription that its server gave up to send."""
