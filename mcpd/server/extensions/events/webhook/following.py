@@ -19,6 +19,7 @@ from mcpd.server.extensions.events.wire import Event, order_of
 from .delivery import Deliveries, Delivery, DeliverySettings, Item, Link, Outcome
 from .send import Sender
 from .store import (
+    AGAIN,
     CHANGED,
     ENDED,
     EVENT,
@@ -28,6 +29,7 @@ from .store import (
     PartState,
     Store,
     Subscription,
+    again,
     entry_of,
     event_entry,
     part_of,
@@ -42,6 +44,7 @@ _AGAIN_AFTER = 0.5
 _SLICE = 256
 _BATCH = 1000
 _DEAD_FOR = 7 * 24 * 3600.0
+_RECENT = 20_000
 _MOST_UNSENT, _MOST_UNSENT_BYTES = 10_000, 16 * 1024 * 1024
 
 
@@ -113,6 +116,8 @@ class Following:
         self._position: str | None = None
         self._arrived: Callable[[str, Event], object] | None = None
         self._told: tuple[int, ...] = ()
+        # Where the newest events were read first.
+        self._recent: dict[tuple[str, str], str] = {}
         self._inbox: deque[tuple[str, Event]] = deque()
         self._unsent: deque[bytes] = deque()
         self._unsent_bytes = 0
@@ -274,7 +279,13 @@ class Following:
             self._has_lost = False
         while self._unsent:
             batch = [self._unsent[number] for number in range(min(len(self._unsent), _BATCH))]
-            await self.store.append(batch)
+            try:
+                await self.store.append(batch)
+            except BackplaneAway:
+                for number, data in enumerate(batch):
+                    if number < len(self._unsent) and self._unsent[number] is data:
+                        self._unsent[number] = again(data)
+                raise
             for data in batch:
                 # The bound may have dropped some meanwhile, which have been written all the same.
                 if self._unsent and self._unsent[0] is data:
@@ -292,7 +303,12 @@ class Following:
 
     async def _read(self, position: str, before: str, data: bytes) -> None:
         kind, value = entry_of(data)
-        if kind == EVENT:
+        if kind in (EVENT, AGAIN):
+            first = self._recent.setdefault((value.name, value.id), position)
+            if len(self._recent) > _RECENT:
+                del self._recent[next(iter(self._recent))]
+            if kind == AGAIN and first != position:
+                return
             order = order_of(position)
             if self._arrived is not None and order > self._told:  # otherwise a new part made this node read again
                 self._told = order
@@ -367,7 +383,9 @@ class Following:
                     if order_of(each) >= order_of(position):
                         return
                     kind, event = entry_of(data)
-                    if kind == EVENT and event.name == record.name:
+                    if kind not in (EVENT, AGAIN) or event.name != record.name:
+                        pass
+                    elif kind == EVENT or self._recent.get((event.name, event.id)) == each:
                         self._offer(link, Item(event, each, at))
                     at = each
 

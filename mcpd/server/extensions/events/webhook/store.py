@@ -91,7 +91,7 @@ class PartState(Struct, array_like=True):
 
 # Kinds of entries of the log: an event, a subscription that is new or changed or gone, a loss of events, and the end of
 # a type with the error that its subscribers get.
-EVENT, CHANGED, LOST, ENDED = range(4)
+EVENT, CHANGED, LOST, ENDED, AGAIN = range(5)  # the last one is an event that may have been written before
 Entry: TypeAlias = tuple[int, Any]
 
 _encode = Encoder().encode
@@ -125,12 +125,17 @@ def position_before(position: str) -> str:
 def entry_of(data: bytes) -> Entry:
     """Decode an entry of the log."""
     kind, value = _read_entry(data)
-    return kind, (_read_event(value) if kind == EVENT else value)
+    return kind, (_read_event(value) if kind in (EVENT, AGAIN) else value)
 
 
 def event_entry(event: Event) -> bytes:
     """Encode an event for the log."""
     return _encode((EVENT, _encode(event)))
+
+
+def again(entry: bytes) -> bytes:
+    """Return the entry of an event that is written once more, because nobody has confirmed the first time."""
+    return entry[:1] + bytes([AGAIN]) + entry[2:]
 
 
 class _Sealing:
