@@ -303,7 +303,7 @@ class Mounts(Extension):
 
     def _offer_extensions(self, upstream: Upstream) -> None:
         # Announce what the mounted server brings: Views, and tasks.
-        if upstream.has_apps:
+        if _has_apps(upstream):
             cast("AppsExtension", self._host.extensions[UI]).apps  # noqa: B018  # the first use announces it
         about = upstream.about
         if about is not None and (upstream.settings.task or TASKS in (about.capabilities.extensions or {})):
@@ -356,7 +356,7 @@ class Mounts(Extension):
         active = frozenset(catalog.extensions)
         if catalog.tools.get(name, active) is not None:
             return params
-        prefixes = [each.prefix for each in self.by_name.values() if each.prefix.is_used and each.has_apps]
+        prefixes = [each.prefix for each in self.by_name.values() if each.prefix.is_used and _has_apps(each)]
         found = [whole for prefix in prefixes if catalog.tools.get(whole := prefix.name(name), active) is not None]
         return replace(params, name=found[0]) if len(found) == 1 else params
 
@@ -396,6 +396,10 @@ class Mounts(Extension):
     async def aclose(self) -> None:
         """End all mounted servers, at the same time."""
         await asyncio.gather(*(upstream.aclose() for upstream in self.by_name.values()))
+
+
+def _has_apps(upstream: Upstream) -> bool:
+    return any(each.has_ui for each in upstream.lists.values())
 
 
 def offer_only(server: Server, names: Sequence[str]) -> None:

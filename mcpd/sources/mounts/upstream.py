@@ -226,11 +226,6 @@ class Upstream:
         self._is_remembered = True
         self.on_lists(self)
 
-    @property
-    def has_apps(self) -> bool:
-        """Whether any of its entries belongs to an app."""
-        return any(each.has_ui for each in self.lists.values())
-
     def for_user(self, principal: str) -> Upstream:
         """Return the server as this user sees it; the same for all users if its lists are not private."""
         if not principal or not self.is_private:
