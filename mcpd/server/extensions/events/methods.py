@@ -305,7 +305,12 @@ async def subscribe(events: Served, exchange: Exchange, params: SubscribeParams)
     user = _webhook_user(exchange)
     _check_age(params)
     mode = params.delivery.mode
-    subscriber = await _subscriber(events.hub, exchange, params.name, params.arguments, mode)
+    try:
+        subscriber = await _subscriber(events.hub, exchange, params.name, params.arguments, mode)
+    except Forbidden:
+        if events.hub.webhooks is not None:  # it may have been a refresh, and what it refreshed is over too
+            await events.hub.webhooks.revoke(user.id, params.name)
+        raise
     if mode != "webhook":
         raise Unsupported("deliveryMode", mode)
     if not events.rate.take(("subscribe", user.id), _SUBSCRIBES, _BURST):

@@ -126,6 +126,33 @@ async def test_cursors_that_lead_nowhere_are_gaps() -> None:
         assert (await wire.error("events/poll", {"name": "incident.created", "maxEvents": 0}))["code"] == -32602
 
 
+async def test_a_poll_without_news_calls_no_function() -> None:
+    """EVT-014, EVT-024: and a type without replay has no cursor."""
+    server = Server("events")
+    called: list[Any] = []
+
+    @server.event("e")
+    def counted(event: dict[str, Any]) -> bool:
+        called.append(event)
+        return True
+
+    server.event("now", replay=False)(lambda event: True)
+    async with memory_wire(server) as wire:
+        await wire.open(MODERN)
+        counted.emit({"n": 1})
+        cursor = (await poll(wire, name="e"))["cursor"]
+        assert (await poll(wire, cursor, "e"))["cursor"] == cursor
+        assert called == []
+        server.emit("now", {})
+        found = await poll(wire, cursor, "now", maxAgeMs=1)
+        assert (found["events"], found["cursor"], found["truncated"]) == ([], None, False)
+        await wire.answer(wire.ask("events/list"))
+        wire.ask("events/stream", {"name": "now"})
+        assert (await wire.receive())["params"]["cursor"] is None
+        server.emit("now", {})
+        assert (await wire.receive())["params"]["cursor"] is None
+
+
 async def test_pages_of_events_are_joined_by_cursors() -> None:
     """EVT-019, EVT-020, EVT-023: each matching event once, in order, however the pages fall."""
     stage = Stage()

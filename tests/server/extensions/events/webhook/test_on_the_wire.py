@@ -11,11 +11,12 @@ from typing import Any, Literal
 
 import pytest
 from msgspec import Struct
+from support.clock import until
 from support.http_peer import Port, modern, serving
 from support.webhook_receiver import Receiver, certificate, receiving, reply
 from support.webhook_stage import secret_of
 
-from mcpd import Events, Principal, Refusal, Server
+from mcpd import Batch, Events, Found, Principal, Refusal, Server
 
 
 class Incident(Struct):
@@ -196,3 +197,56 @@ async def test_emit_from_threads(monkeypatch: pytest.MonkeyPatch) -> None:
         await stage.receiver.until(lambda: len(stage.receiver.events) == 75)
         await stage.server.flush()
         assert len({each.id for each in stage.receiver.events}) == 75
+
+
+async def test_a_refresh_that_is_forbidden_ends_the_subscription(monkeypatch: pytest.MonkeyPatch) -> None:
+    """EVT-067, EVT-068: it is told, and nothing follows."""
+    async with staged(monkeypatch) as stage:
+        is_allowed = True
+
+        @stage.server._events.hub.kinds["incident"].authorize
+        def may(ctx: Any, arguments: Any) -> bool:
+            return is_allowed
+
+        await stage.subscribe()
+        is_allowed = False
+        assert (await stage.refused())["code"] == -32024
+        await until(lambda: any(b'"terminated"' in each.body for each in stage.receiver.requests))
+        stage.server.emit("incident", Incident(1), id="E1")
+        await stage.server.flush()
+        assert not stage.receiver.events
+
+
+async def test_events_of_another_system_reach_the_webhooks_with_their_arguments(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """EVT-016, EVT-054: one watch for all subscribers with the same arguments, which ends with the last."""
+    async with staged(monkeypatch) as stage:
+        mails = [(1, "eve")]
+
+        @stage.server.event_source("mail", every=1.0)
+        def mail(cursor: str | None, sender: str) -> Batch[dict[str, Any]]:
+            """A mail has arrived."""
+            last = len(mails) if cursor is None else int(cursor)
+            found = [Found({"n": n}, id=f"m{n}") for n, who in mails if n > last and who == sender]
+            return Batch(events=found, cursor=str(len(mails)))
+
+        mail.every = 0.01  # type: ignore[attr-defined]
+        watches = stage.server._events.hub.watches
+        for by, path in (("ada", "/ada"), ("bob", "/bob"), ("ada", "/eve")):
+            arguments = {"sender": "eve" if path == "/eve" else "dan"}
+            params = {**stage.params(path), "name": "mail", "arguments": arguments}
+            answer = await stage.ask("events/subscribe", params, by)
+            assert "result" in answer, answer
+        assert len(watches) == 2
+        for watch in watches.values():
+            await watch.has_begun.wait()
+        mails.extend([(2, "dan"), (3, "eve")])
+        await until(lambda: len(stage.receiver.events) == 3)
+        seen = sorted((each.path, each.id, each.json["data"]["n"]) for each in stage.receiver.events)
+        assert seen == [("/ada", "m2", 2), ("/bob", "m2", 2), ("/eve", "m3", 3)]
+        for by, path in (("ada", "/ada"), ("bob", "/bob"), ("ada", "/eve")):
+            arguments = {"sender": "eve" if path == "/eve" else "dan"}
+            params = {**stage.params(path), "name": "mail", "arguments": arguments}
+            assert "result" in await stage.ask("events/unsubscribe", params, by)
+        assert not watches
