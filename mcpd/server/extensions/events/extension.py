@@ -173,7 +173,6 @@ class EventsExtension(Extension):
         """The server is replaced by one without events: end all subscriptions."""
         for name in list(self.hub.kinds):
             self.hub.remove(name)
-        self._changed()
 
     # -- channels ----------------------------------------------------------------------------
 
