@@ -134,6 +134,7 @@ class ReadDirectoryResult(Result, kw_only=True):
 
 async def visible_catalog(catalog: Catalog, exchange: Exchange) -> Catalog:
     """Return the catalog as the sender of a request may see it."""
+    catalog = (None if catalog.part_for is None else catalog.part_for(exchange)) or catalog
     if catalog.rules is None:
         return catalog
     from mcpd.server.registry.visibility import view  # few servers have rules

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Collection, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from msgspec import Raw, structs
+from msgspec import Raw, Struct, structs
 from msgspec.json import Decoder, decode, encode
 
 from mcpd.errors import InvalidParams, McpdError, RegistrationError
@@ -16,6 +16,7 @@ from mcpd.protocol.types.base import NO_JSON, RawResult
 from mcpd.protocol.types.features import Prompt, Resource, ResourceTemplate, Tool
 from mcpd.protocol.types.interaction import CompleteResult, Completion
 from mcpd.protocol.wire.headers import mirrors
+from mcpd.server.extensions.skills import SKILLS, Skill
 from mcpd.server.extensions.tasks.settings import TASKS, TaskTool
 from mcpd.server.extensions.ui.constants import SCHEME, UI
 from mcpd.server.registry.entries import (
@@ -31,7 +32,7 @@ from mcpd.server.registry.tools import failed
 from mcpd.server.registry.uri_template import UriTemplate
 from .carried import without_apps
 from .manifest import Pins
-from .upstream import LISTS, Unavailable, Upstream
+from .upstream import ALL_LISTS, SKILLS_LIST, Unavailable, Upstream
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -56,12 +57,35 @@ def entries_of(upstream: Upstream) -> Entries:
         withheld = Pins(upstream.name).withheld(tools)
     return Entries(
         tools=[MountedTool(upstream, tool) for tool in tools if tool.name not in withheld],
-        resources=[MountedResource(upstream, each) for each in _valid(upstream, "resources/list")],
+        resources=_resources(upstream),
         templates=[MountedTemplate(upstream, each) for each in _valid(upstream, "resources/templates/list")],
         prompts=[
             MountedPrompt(upstream, each) for each in _valid(upstream, "prompts/list") if settings.allows(each.name)
         ],
     )
+
+
+def _resources(upstream: Upstream) -> list[MountedResource]:
+    # Return the resources with the files of skills, which a server need not list.
+    found = {each.uri: MountedResource(upstream, each) for each in _valid(upstream, "resources/list")}
+    uri_of = upstream.prefix.uri
+    for skill in _valid(upstream, SKILLS_LIST):
+        files = [] if isinstance(skill.resources, str) else skill.resources
+        for uri in (skill.uri, *(file.uri for file in files)):
+            if uri not in found:
+                found[uri] = MountedResource(upstream, Resource(uri=uri, name=uri.rpartition("/")[2]))
+            found[uri].extension_data = {SKILLS: None, **found[uri].extension_data}
+        own = [structs.replace(file, uri=uri_of(file.uri)) for file in files] or skill.resources
+        described = structs.replace(skill, uri=uri_of(skill.uri), resources=own)
+        found[skill.uri].extension_data = {SKILLS: _MountedSkill(described)}
+    return list(found.values())
+
+
+class _MountedSkill(Struct, frozen=True):
+    skill: Skill
+
+    def describe(self) -> Skill:
+        return self.skill
 
 
 def _valid(upstream: Upstream, method: str) -> list[Any]:
@@ -79,7 +103,7 @@ def valid_entries(upstream: Upstream, method: str) -> list[tuple[Raw, Any]]:
 
 
 def _without_invalid(upstream: Upstream, method: str, entries: list[Raw]) -> Iterator[tuple[Raw, Any]]:
-    kind = LISTS[method][2]
+    kind = ALL_LISTS[method][2]
     read: Any = Decoder(kind).decode
     read_loosely: Any = Decoder(kind, strict=False).decode
     seen: set[str] = set()
@@ -105,14 +129,14 @@ def _without_invalid(upstream: Upstream, method: str, entries: list[Raw]) -> Ite
 
 
 def _key(item: Any) -> str:
-    if isinstance(item, Resource):
+    if isinstance(item, (Resource, Skill)):
         return item.uri
     return item.uri_template if isinstance(item, ResourceTemplate) else item.name
 
 
 def _problem(item: Any, upstream: Upstream) -> str:
     key = _key(item)
-    if isinstance(item, (Resource, ResourceTemplate)):
+    if isinstance(item, (Resource, ResourceTemplate, Skill)):
         # Without a prefix, which is part of the scheme, a relative one works as it does without mcpd.
         is_invalid = (upstream.prefix.is_used and ":" not in key) or not key.isprintable() or " " in key
         return f"{key!r} is not a URI" if is_invalid else ""
@@ -130,6 +154,7 @@ class _Mounted:
     key: str
     requires: str | None = None
     tags: frozenset[str] = frozenset()
+    extension_data: Mapping[str, Any] = {}
 
     def __init__(self, upstream: Upstream, own: str, item: Any) -> None:
         self._upstream = upstream
@@ -147,6 +172,7 @@ class _Mounted:
             and self.key == other.key
             and self._upstream is other._upstream
             and self._item == other._item
+            and self.extension_data == other.extension_data
         )
 
     def __hash__(self) -> int:

@@ -22,18 +22,20 @@ from mcpd.protocol.printable import printable
 from mcpd.protocol.types.tasks import TASKS
 from mcpd.server.context.exchange import Exchange, Handler, finished
 from mcpd.server.extensions.base import Extension, ExtensionHost
+from mcpd.server.extensions.skills import METHODS as SKILLS_METHODS, SKILLS
 from mcpd.server.extensions.ui.constants import UI
 from mcpd.server.registry.entries import Entries, Problem
 from .entries import entries_of
 from .routes import follow_tasks, routing
 from .settings import MountSettings, read_settings
-from .upstream import Upstream
+from .upstream import SKILLS_LIST, Upstream
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Sequence
 
     from mcpd.client.target import Target
     from mcpd.server import Server
+    from mcpd.server.extensions.skills import SkillsExtension
     from mcpd.server.extensions.tasks.extension import TasksExtension
     from mcpd.server.extensions.ui.extension import AppsExtension
     from mcpd.server.observe.report import MountStatus
@@ -305,6 +307,8 @@ class Mounts(Extension):
         # Announce what the mounted server brings: Views, and tasks.
         if _has_apps(upstream):
             cast("AppsExtension", self._host.extensions[UI]).apps  # noqa: B018  # the first use announces it
+        if (skills := upstream.lists.get(SKILLS_LIST)) is not None and skills.entries:
+            cast("SkillsExtension", self._host.extensions[SKILLS]).offer()
         about = upstream.about
         if about is not None and (upstream.settings.task or TASKS in (about.capabilities.extensions or {})):
             cast("TasksExtension", self._host.extensions[TASKS]).carry(partial(follow_tasks, self))
@@ -328,7 +332,8 @@ class Mounts(Extension):
             return lambda exchange, params: handler(exchange, self._with_whole_uri(params))
         if method == "tools/call":
             return lambda exchange, params: handler(exchange, self._with_whole_name(params))
-        if method not in METHODS or not METHODS[method].is_list:
+        is_list = method in SKILLS_METHODS or (method in METHODS and METHODS[method].is_list)
+        if not is_list:
             return handler
 
         async def handle(exchange: Exchange, params: Any) -> Any:

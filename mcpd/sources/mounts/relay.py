@@ -193,7 +193,7 @@ class Relay:
         if kept is not None:
             return kept
         raw = await self.ask(method, members, exchange)
-        if isinstance(uri, str) and self.version.is_modern:
+        if isinstance(uri, str):
             reads.put(uri, raw, clock())
         return raw
 

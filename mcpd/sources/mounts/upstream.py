@@ -41,6 +41,7 @@ from mcpd.protocol.types.events import EventType
 from mcpd.protocol.types.features import Prompt, Resource, ResourceTemplate, Tool
 from mcpd.protocol.versions import table
 from mcpd.protocol.versions.table import SUPPORTED, Version
+from mcpd.server.extensions.skills import SKILLS, Skill
 from . import manifest
 from .carried import Reads
 from .settings import MOST_HOPS, MountSettings, hops_of
@@ -80,8 +81,10 @@ LISTS: Mapping[str, tuple[str, str, type]] = {
     "prompts/list": ("prompts", "prompts", Prompt),
     "events/list": ("events", "events", EventType),
 }
+SKILLS_LIST = "skills/list"
+ALL_LISTS = {**LISTS, SKILLS_LIST: ("resources", "skills", Skill)}
 _KINDS = {"tools": ("tools/list",), "prompts": ("prompts/list",),
-          "resources": ("resources/list", "resources/templates/list")}  # fmt: skip
+          "resources": ("resources/list", "resources/templates/list", SKILLS_LIST)}  # fmt: skip
 
 
 class Unavailable(ToolError):
@@ -220,7 +223,7 @@ class Upstream:
             return
         self.about = About(found.has_sessions, found.capabilities, found.info, found.instructions)
         for method, each in found.lists.items():
-            if method in LISTS and each.version in SUPPORTED:
+            if method in ALL_LISTS and each.version in SUPPORTED:
                 self.lists[method] = Listed(each.page, each.entries, table.get(each.version), until=float("inf"))
                 self.is_private = self.is_private or _says_private(each.page)
         self._is_remembered = True
@@ -443,7 +446,7 @@ class Upstream:
             self._end_when_idle(connection)
         if self._is_remembered:
             self._is_remembered = False
-            self._refresh(other, LISTS)
+            self._refresh(other, ALL_LISTS)
         self._set_mirrors(other)
         self._refresh_stale(other)
         return other
@@ -600,7 +603,7 @@ class Upstream:
 
     def _stale(self) -> list[str]:
         now = asyncio.get_running_loop().time()
-        return [method for method in LISTS if method not in self.lists or self.lists[method].until <= now]
+        return [method for method in ALL_LISTS if method not in self.lists or self.lists[method].until <= now]
 
     def _list_changed(self, link: ServerLink, kind: str) -> None:
         connection = next((each for each in self._open.values() if each.link is link), None)
@@ -619,7 +622,7 @@ class Upstream:
     async def _fetch_all(self, connection: Connection) -> None:
         try:
             while self._changed:
-                methods = [method for method in LISTS if method in self._changed]
+                methods = [method for method in ALL_LISTS if method in self._changed]
                 self._changed.clear()  # a change from now on counts again
                 before = {method: self.lists.get(method) for method in methods}
                 for method in methods:
@@ -633,9 +636,12 @@ class Upstream:
     async def _fetch(self, connection: Connection, method: str) -> None:
         from .opening import offers, read_all
 
-        capability, member, kind = LISTS[method]
+        capability, member, kind = ALL_LISTS[method]
         loop = asyncio.get_running_loop()
-        if not offers(connection.era, capability):
+        # The methods of skills pass through a single mount as they are.
+        extensions = connection.session.server_capabilities.extensions or {}
+        has_list = method != SKILLS_LIST or (self.prefix.is_used and SKILLS in extensions)
+        if not has_list or not offers(connection.era, capability):
             self.lists[method] = Listed({}, [], connection.session.version, until=float("inf"))
             return
         try:
@@ -669,7 +675,7 @@ class Upstream:
         headings.set_tools(tools)
 
     def _fresh_seconds(self, connection: Connection, method: str) -> float:
-        capability = getattr(connection.session.server_capabilities, LISTS[method][0])
+        capability = getattr(connection.session.server_capabilities, ALL_LISTS[method][0])
         if method == "events/list":
             return _LEGACY_SECONDS
         if connection.era.has_result_types and not capability.list_changed:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,8 +16,9 @@ from support.wires import LEGACY, MODERN, Wire, memory_wire
 from mcpd import CacheHint, Client, Server
 from mcpd.client.callbacks import Callbacks
 from mcpd.errors import RemoteError
-from mcpd.protocol.envelope import Opening
+from mcpd.protocol.envelope import Opening, OpeningOfPart
 from mcpd.sources.mounts.carried import for_host
+from mcpd.sources.skills import add_skills
 
 OLD = LEGACY[-1]
 UI = {"io.modelcontextprotocol/ui": {"mimeTypes": ["text/html;profile=mcp-app"]}}
@@ -388,4 +390,53 @@ async def test_events_of_a_mounted_server(delivery: Any, monkeypatch: pytest.Mon
         with pytest.raises(RemoteError) as caught:
             await client.events("up_incident.created", {"severity": 7}, delivery="poll").__aenter__()
         assert caught.value.code == -32602
+    await front.aclose()
+
+
+# ------------------------------------------------------------------------------------------ skills
+
+
+def skills_server(folder: Path, words: str) -> Server:
+    (folder / "tend").mkdir(parents=True)
+    (folder / "tend" / "SKILL.md").write_text(f"---\nname: tend\ndescription: {words}\n---\nTend it.")
+    (folder / "tend" / "order.md").write_text(words)
+    server = Server(words)
+    add_skills(server, folder)
+    return server
+
+
+@BOTH
+async def test_skills_of_several_mounts_are_merged(version: str, tmp_path: Path) -> None:
+    """MNT-02, MNT-36: with front matter and digests as they are; at the path of a mount only its own."""
+    ups = {name: skills_server(tmp_path / name, name) for name in ("a", "b")}
+    front = Server("front")
+    for name, up in ups.items():
+        front.mount(name, up)
+
+    @front.resource("notes://own")
+    async def own() -> str:
+        return "own"
+
+    async with memory_wire(front, version) as wire:
+        await wire.result("resources/list")
+        assert [one["uri"] for one in (await wire.result("skills/list"))["skills"]] == [
+            "skill://a/tend/SKILL.md",
+            "skill://b/tend/SKILL.md",
+        ]
+        for name, up in ups.items():
+            async with memory_wire(up, version) as direct:
+                plain = (await direct.result("skills/get", {"uri": "skill://tend/SKILL.md"}))["skill"]
+            skill = (await wire.result("skills/get", {"uri": f"skill://{name}/tend/SKILL.md"}))["skill"]
+            assert skill["frontmatter"] == plain["frontmatter"] == {"name": "tend", "description": name}
+            assert [each["digest"] for each in skill["resources"]] == [each["digest"] for each in plain["resources"]]
+            for each in skill["resources"]:
+                assert (await wire.result("resources/read", {"uri": each["uri"]}))["contents"][0]["uri"] == each["uri"]
+            listed = await wire.result("resources/directory/read", {"uri": f"skill://{name}/tend"})
+            assert [each["uri"] for each in listed["resources"]] == [each["uri"] for each in skill["resources"]]
+
+    async with memory_wire(front) as wire:
+        wire.connection.session.opening = OpeningOfPart(named=("b",))
+        await wire.open(version)
+        assert [one["uri"] for one in (await wire.result("skills/list"))["skills"]] == ["skill://b/tend/SKILL.md"]
+        assert (await wire.error("skills/get", {"uri": "skill://a/tend/SKILL.md"}))["code"] == -32602
     await front.aclose()
