@@ -1,4 +1,4 @@
-"""What is kept of mounted servers between two starts.
+"""What is known of mounted servers, and kept between two starts.
 
 A file of the user's cache has the lists of a server and what it says about itself, so that the next start need not wait
 for them. It has no values of variables, no results and no contents of resources.
@@ -25,6 +25,7 @@ from mcpd.errors import ConfigurationError
 from mcpd.protocol.jsonrpc import MALFORMED
 from mcpd.protocol.printable import printable
 from mcpd.protocol.types.base import Implementation, ServerCapabilities
+from mcpd.protocol.versions.table import Version
 
 if TYPE_CHECKING:
     from mcpd.client.target import Target
@@ -34,6 +35,38 @@ log = logging.getLogger("mcpd.mounts")
 
 # Changed when the format of the file changes.
 _FORMAT = 1
+
+
+class Listed(Struct):
+    """One list of the server, from all its pages."""
+
+    page: dict[str, Raw]
+    """The members of its first page."""
+    entries: list[Raw]
+    """The entries as the server sent them."""
+    version: Version | None = None
+    """The protocol version in which it was fetched."""
+    until: float = 0.0
+    """When it must be fetched again, in seconds of the event loop's clock."""
+    valid: list[tuple[Raw, Any]] | None = None
+    """The entries without invalid ones, also as structs, made by `entries.valid_entries`."""
+    raw: Raw | None = None
+    """The whole list in one page, made when a client needs it."""
+
+    @property
+    def has_ui(self) -> bool:
+        """Whether an entry belongs to an app."""
+        return any(b'"ui' in bytes(entry) for entry in self.entries)
+
+
+class About(Struct):
+    """The description that the server gives of itself."""
+
+    has_sessions: bool
+    """Whether it is of an era with sessions, so that an instance belongs to one client."""
+    capabilities: ServerCapabilities
+    info: Implementation | None = None
+    instructions: str | None = None
 
 
 class ListManifest(Struct):

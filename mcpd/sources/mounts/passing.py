@@ -20,8 +20,9 @@ from mcpd.server.context.exchange import Exchange, Handler, finished
 from mcpd.server.extensions.ui.constants import UI
 from mcpd.server.registry.tools import failed
 from .entries import valid_entries
+from .manifest import About
 from .mounted import LINE, Mounts, mounts_of
-from .upstream import LISTS, About, Unavailable, Upstream
+from .upstream import LISTS, Unavailable, Upstream
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

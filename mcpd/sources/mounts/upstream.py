@@ -36,14 +36,15 @@ from mcpd.errors import (
 from mcpd.protocol.envelope import raw_capabilities
 from mcpd.protocol.jsonrpc import MALFORMED
 from mcpd.protocol.printable import mask_command, mask_text, printable
-from mcpd.protocol.types.base import Implementation, Result, ServerCapabilities
+from mcpd.protocol.types.base import Result
 from mcpd.protocol.types.events import EventType
 from mcpd.protocol.types.features import Prompt, Resource, ResourceTemplate, Tool
 from mcpd.protocol.versions import table
-from mcpd.protocol.versions.table import SUPPORTED, Version
+from mcpd.protocol.versions.table import SUPPORTED
 from mcpd.server.extensions.skills import SKILLS, Skill
 from . import manifest
 from .carried import Reads
+from .manifest import About, Listed
 from .settings import MOST_HOPS, MountSettings, hops_of
 
 if TYPE_CHECKING:
@@ -93,38 +94,6 @@ class Unavailable(ToolError):
 
 class Occupied(McpdError):
     """A request would wait for the client of another request on this instance, so it needs another instance."""
-
-
-class Listed(Struct):
-    """One list of the server, from all its pages."""
-
-    page: dict[str, Raw]
-    """The members of its first page."""
-    entries: list[Raw]
-    """The entries as the server sent them."""
-    version: Version | None = None
-    """The protocol version in which it was fetched."""
-    until: float = 0.0
-    """When it must be fetched again, in seconds of the event loop's clock."""
-    valid: list[tuple[Raw, Any]] | None = None
-    """The entries without invalid ones, also as structs, made by `entries.valid_entries`."""
-    raw: Raw | None = None
-    """The whole list in one page, made when a client needs it."""
-
-    @property
-    def has_ui(self) -> bool:
-        """Whether an entry belongs to an app."""
-        return any(b'"ui' in bytes(entry) for entry in self.entries)
-
-
-class About(Struct):
-    """The description that the server gives of itself."""
-
-    has_sessions: bool
-    """Whether it is of an era with sessions, so that an instance belongs to one client."""
-    capabilities: ServerCapabilities
-    info: Implementation | None = None
-    instructions: str | None = None
 
 
 class Connection(Struct, eq=False):
@@ -675,9 +644,9 @@ class Upstream:
         headings.set_tools(tools)
 
     def _fresh_seconds(self, connection: Connection, method: str) -> float:
-        capability = getattr(connection.session.server_capabilities, ALL_LISTS[method][0])
         if method == "events/list":
             return _LEGACY_SECONDS
+        capability = getattr(connection.session.server_capabilities, ALL_LISTS[method][0])
         if connection.era.has_result_types and not capability.list_changed:
             ttl = self.lists[method].page.get("ttlMs")
             return max(0.0, float(_number(ttl)) / 1000) if ttl is not None else 0.0
