@@ -19,13 +19,13 @@ from zlib import crc32
 
 from mcpd.client.names import server_names
 from mcpd.client.targets.named import CommandTarget
-from mcpd.compat.needs import read_needs
 from mcpd.errors import ConfigurationError
 from mcpd.protocol.printable import printable
 from mcpd.sources.files import stamp_of
 from mcpd.sources.mounts.settings import MountSettings
 from mcpd.sources.mounts.targets import Wanted
 from .loading import environments
+from .needs import read_needs
 from .programs import file_of, find_command
 
 log = logging.getLogger("mcpd")

@@ -227,24 +227,3 @@ _FASTMCP = {
 
 MODULES: dict[str, Names] = {**_SDK, **_SDK_V1, **_SDK_V2, **_FASTMCP}
 """The names of each module that is replaced, by the module's name."""
-
-# -- for `needs` -----------------------------------------------------------------------------
-
-TRANSPORTS = ("mcp.server.sse.", "mcp.server.streamable_http", "mcp.server.websocket.")
-"""The beginnings of modules that no server needs, because mcpd has its own transports."""
-
-MEMBERS = frozenset(
-    ("add_extension", "add_provider", "as_proxy", "from_fastapi", "from_openapi", "get_app_tool", "wrap_transform")
-)
-"""Members of FastMCP that are missing here."""
-
-KEYWORDS: dict[str, tuple[str, ...]] = {
-    "FastMCP": ("auth", "providers"),
-    "MCPServer": ("extensions", "subscriptions"),
-    "ResponseCachingMiddleware": ("cache_storage",),
-    "from_tool": ("transform_args", "transform_fn"),
-    "resource": ("app",),
-    "sample": ("tools", "result_type"),
-    "tool": ("app",),
-}
-"""Options of functions that are missing here, by the function's name. These are fastmcp's, but for MCPServer."""

@@ -15,7 +15,7 @@ from compat.test_programs import MESSAGES, run, write
 from conftest import Child
 from support.wires import LEGACY, process_wire
 
-from mcpd.compat.needs import Needs, read_needs
+from mcpd.cli.needs import Needs, read_needs
 
 LIBRARY = {
     "fastmcp/__init__.py": "from .server.server import FastMCP\n",

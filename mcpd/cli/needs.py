@@ -1,4 +1,4 @@
-"""Finds the names of another library that a server needs and that are missing here, without running its code.
+"""Finds the names of another library that a server needs and mcpd.compat lacks, without running its code.
 
 `mcpd serve` reads a server before it loads it: code that fails half-way has had effects, which a second attempt would
 repeat. Names in annotations, under `if TYPE_CHECKING:` or `if __name__ == "__main__":`, and in an import whose
@@ -14,8 +14,8 @@ from collections.abc import Iterable, Iterator
 
 from msgspec import Struct
 
-from .install import LIBRARIES, PRIVATE, find_name, is_guard, known_modules
-from .names import KEYWORDS, MEMBERS, MISSING, TRANSPORTS, Names
+from mcpd.compat.install import LIBRARIES, PRIVATE, find_name, is_guard, known_modules
+from mcpd.compat.names import MISSING, Names
 
 _MOST_FILES = 1000
 _IMPORT = re.compile(
@@ -26,6 +26,25 @@ _SERVERS = frozenset(("FastMCP", "MCPServer", "Server"))
 _LOGIN = frozenset(("auth", "auth_server_provider", "token_verifier"))
 # Private methods of servers that exist here, too.
 _CALLED = frozenset(("_list_tools_mcp", "_call_tool_mcp"))
+
+_TRANSPORTS = ("mcp.server.sse.", "mcp.server.streamable_http", "mcp.server.websocket.")
+"""The beginnings of modules that no server needs, because mcpd has its own transports."""
+
+_MEMBERS = frozenset(
+    ("add_extension", "add_provider", "as_proxy", "from_fastapi", "from_openapi", "get_app_tool", "wrap_transform")
+)
+"""Members of FastMCP that mcpd.compat lacks."""
+
+_KEYWORDS: dict[str, tuple[str, ...]] = {
+    "FastMCP": ("auth", "providers"),
+    "MCPServer": ("extensions", "subscriptions"),
+    "ResponseCachingMiddleware": ("cache_storage",),
+    "from_tool": ("transform_args", "transform_fn"),
+    "resource": ("app",),
+    "sample": ("tools", "result_type"),
+    "tool": ("app",),
+}
+"""Options of functions that mcpd.compat lacks, by the function's name. These are fastmcp's, but for MCPServer."""
 
 
 class Needs(Struct):
@@ -135,7 +154,7 @@ class _Reader:
             names.append(self._absent[node.id])
         elif isinstance(node, ast.Attribute):
             module = self._module(node.value)
-            if "fastmcp" in self.libraries and node.attr in MEMBERS:
+            if "fastmcp" in self.libraries and node.attr in _MEMBERS:
                 names.append(f"FastMCP.{node.attr}")
             elif module and not _submodule(module, node.attr) and _is_absent(module, node.attr):
                 names.append(f"{module}.{node.attr}")
@@ -149,7 +168,7 @@ class _Reader:
             self.has_login |= called in _SERVERS and not given.isdisjoint(_LOGIN)
             # `FastMCP` of the official SDK has these options here.
             if "fastmcp" in self.libraries or called == "MCPServer":
-                names += [f"{called}({name}=…)" for name in KEYWORDS.get(called, ()) if name in given]
+                names += [f"{called}({name}=…)" for name in _KEYWORDS.get(called, ()) if name in given]
         elif isinstance(node, ast.ClassDef) and any(_last(base) in _SERVERS for base in node.bases):
             overrides = [getattr(each, "name", "") for each in node.body]
             names += [f"an override of {name}" for name in overrides if PRIVATE.fullmatch(name) and name not in _CALLED]
@@ -169,7 +188,7 @@ def _submodule(module: str, name: str) -> str:
 
 
 def _is_absent(module: str, name: str) -> bool:
-    if f"{module}.".startswith(TRANSPORTS) or name.startswith("__"):
+    if f"{module}.".startswith(_TRANSPORTS) or name.startswith("__"):
         return False
     try:
         return find_name(module, name) is MISSING
