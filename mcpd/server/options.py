@@ -32,7 +32,6 @@ class RunOptions(BuiltInServeOptions, total=False):
     ws_limits: WebSocketLimits | None
     sockets: Mapping[str, Sequence[socket]]
     descriptors: tuple[int, int] | None
-    received: tuple[bytes, int | str | None]
     token: str | None
     auth: Protection | None
     insecure: bool

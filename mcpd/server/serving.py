@@ -153,8 +153,8 @@ async def serve(server: ServerCore, settings: Settings, exit_deadline: ExitDeadl
         if settings.stdio:
             from mcpd.transports.stdio import StdioListener, claim
 
-            fd_in, fd_out = settings.descriptors or claim()
-            await clients.listen(StdioListener(fd_in, fd_out, settings.max_frame_bytes, settings.received))
+            fd_in, fd_out, received = *(settings.descriptors or claim()), getattr(settings, "received", None)
+            await clients.listen(StdioListener(fd_in, fd_out, settings.max_frame_bytes, received))
             if settings.after_start is not None and not listeners:
                 asyncio.get_running_loop().call_later(_SETTLED_SECONDS, settings.after_start)
             if exit_deadline is not None:

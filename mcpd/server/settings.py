@@ -123,8 +123,6 @@ class Settings(Struct, kw_only=True):
     """Sockets that are already bound, by `http`, `ws` and `metrics`. The server listens on them and closes them."""
     descriptors: tuple[int, int] | None = None
     """The file descriptors (in, out) of stdio if the caller has claimed them already."""
-    received: tuple[bytes, int | str | None] = (b"", None)
-    """What was read from stdin already, and the id of its first request if that has its answer."""
     token: str | None = None
     """The bearer token that clients must send."""
     auth: "Protection | None" = None
@@ -261,6 +259,8 @@ class Options(Settings, kw_only=True):
     """A folder, file.py, file.py:object or package.module:object; None for the current folder or the demo server."""
     more_targets: tuple[str, ...] = ()
     """Further targets, which are served together with the first one as one server."""
+    received: tuple[bytes, int | str | None] = (b"", None)
+    """What was read from stdin already, and the id of its first request if that has its answer."""
     given: frozenset[str] = frozenset()
     """The members that were set on the command line or in the environment; `mcpd.toml` may set the others."""
     words: tuple[str, ...] = ()

@@ -611,9 +611,9 @@ class StdioListener:
         fd_in: int,
         fd_out: int,
         max_frame_bytes: int | None = None,
-        received: tuple[bytes, Id | None] = (b"", None),
+        received: tuple[bytes, Id | None] | None = None,
     ) -> None:
-        self._received, answered = received
+        self._received, answered = received or (b"", None)
         kind = StdioChannel if answered is None else _ContinuedChannel
         self._channel = kind(fd_in, fd_out, max_frame_bytes=max_frame_bytes or MAX_FRAME_BYTES)
         if isinstance(self._channel, _ContinuedChannel):

@@ -58,8 +58,7 @@ def test_the_command_takes_what_the_table_says() -> None:
     only_in_programs = set(Settings.__struct_fields__) - set(table)
     assert only_in_programs == {
         "announce", "auth", "descriptors", "extensions", "http_settings", "listeners", "after_start", "on_state",
-        "overseer", "received", "sockets", "thread_timeout",
-        "token", "ws_limits",
+        "overseer", "sockets", "thread_timeout", "token", "ws_limits",
     }  # fmt: skip
 
 

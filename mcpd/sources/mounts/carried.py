@@ -23,7 +23,7 @@ from mcpd.errors import InvalidParams, McpdError
 from mcpd.protocol.jsonrpc import MALFORMED, encode
 from mcpd.protocol.printable import printable
 from mcpd.protocol.types.features import Tool
-from mcpd.server.extensions.ui.constants import FLAT_URI, UI, has_ui
+from mcpd.server.extensions.ui.constants import FLAT_URI, SCHEME, UI, has_ui
 
 if TYPE_CHECKING:
     from mcpd.server.context.exchange import Exchange
@@ -89,6 +89,40 @@ def without_apps(tool: Tool) -> tuple[Tool, str | None]:
     return replace(tool, meta=kept or None), UI if is_for_views else None
 
 
+def for_model(raw: Raw, has_schema: Callable[[], bool] = lambda: True) -> Raw:
+    """Return the result of a call, or a task with it, without what is for Views only (MNT-34)."""
+    if b'"ui' not in bytes(raw) and b'"mcpd/data"' not in bytes(raw):
+        return raw
+    from mcpd.server.extensions.ui.results import VIEW_DATA, is_view_key
+
+    try:
+        members: dict[str, Any] = dict(_read_members(raw))
+        if "result" in members:
+            members["result"] = for_model(members["result"])
+        meta, content = _read(members.get("_meta", b"{}")), _read(members.get("content", b"[]"))
+    except MALFORMED:
+        return raw  # an error for all clients
+    if isinstance(meta, dict) and any(map(is_view_key, meta)):
+        is_all = VIEW_DATA in meta  # then the other members are for the View, too
+        if is_all and not has_schema():
+            members.pop("structuredContent", None)
+        kept = {
+            name: value
+            for name, value in meta.items()
+            if name.startswith("io.modelcontextprotocol/") or not (is_all or is_view_key(name))
+        }
+        members.pop("_meta")
+        members |= {"_meta": kept} if kept else {}
+    if isinstance(content, list) and any(map(_is_of_view, content)):
+        members["content"] = [block for block in content if not _is_of_view(block)]
+    return Raw(encode(members))
+
+
+def _is_of_view(block: Any) -> bool:
+    linked = block.get("resource", block) if isinstance(block, dict) else None
+    return isinstance(linked, dict) and str(linked.get("uri", "")).startswith(SCHEME)
+
+
 # ------------------------------------------------------------------------------------------- tasks
 
 
@@ -148,12 +182,14 @@ class Reads:
     def __init__(self) -> None:
         self._kept: dict[str, tuple[Raw, float]] = {}
         self._bytes = 0
+        self.changes = 0
+        """The number of resources that have changed so far."""
 
     def get(self, uri: str, now: float) -> Raw | None:
         """Return a result that is fresh, with the time that is left."""
         raw, until = self._kept.get(uri, (Raw(), 0.0))
         if until <= now:
-            self.discard(uri)
+            self._discard(uri)
             return None
         members: dict[str, Any] = dict(_read_members(raw))
         return Raw(encode({**members, "ttlMs": int(1000 * (until - now))}))
@@ -166,19 +202,25 @@ class Reads:
             return
         if hints.cache_scope != "public" or hints.ttl_ms <= 0 or len(raw) > MOST_READ_BYTES:
             return
-        self.discard(uri)
+        self._discard(uri)
         self._bytes += len(raw)
-        self._kept[uri] = raw, now + hints.ttl_ms / 1000
+        self._kept[uri] = raw, now + min(hints.ttl_ms, _MOST_TTL_MS) / 1000
         while self._bytes > MOST_READ_BYTES:
-            self.discard(next(iter(self._kept)))
+            self._discard(next(iter(self._kept)))
 
-    def discard(self, uri: str) -> None:
+    def changed(self, uri: str) -> None:
         """Forget a result, because the resource has changed."""
+        self.changes += 1
+        self._discard(uri)
+
+    def _discard(self, uri: str) -> None:
         raw, _ = self._kept.pop(uri, (Raw(), 0.0))
         self._bytes -= len(raw)
 
 
 MOST_READ_BYTES = 8 * 1024 * 1024
+# Some servers send the largest number that they have, which is no valid time.
+_MOST_TTL_MS = 24 * 3600 * 1000
 _read_hints = Decoder(_Hints).decode
 
 
@@ -224,7 +266,7 @@ class Watches:
     def updated(self, params: Raw) -> None:
         """Notify the clients that watch a resource."""
         try:
-            own = _read(params).get("uri")
+            own = str(_read(params).get("uri"))
         except (AttributeError, *MALFORMED):
             return
         self.on_update(own)

@@ -87,6 +87,8 @@ class Mounts(Extension):
         """The only mounts that are offered; None for all."""
         self._parts: dict[tuple[tuple[str, ...] | None, str], tuple[list[object], Catalog]] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
+        # Mounts that were removed, and whose instances have not ended yet.
+        self._ending: set[Upstream] = set()
 
     def bind(self, server: ExtensionHost) -> None:
         """Let lists wait for mounted servers whose lists are not known yet."""
@@ -148,6 +150,9 @@ class Mounts(Extension):
         """No client has it."""
         return False
 
+    def _admits_apps(self, client: ClientIdentity) -> bool:
+        return self._host.extensions[UI].admits(client)
+
     def mounts(self) -> Sequence[MountStatus]:
         """Return the status of all mounted servers."""
         from mcpd.server.observe.report import MountStatus
@@ -164,7 +169,7 @@ class Mounts(Extension):
     def succeed(self, other: Extension) -> None:
         """Take over the mounts of the command line and of files, and those that are as they were."""
         assert isinstance(other, Mounts)
-        self._loop = other._loop
+        self._loop, self._ending = other._loop, other._ending
         for name, upstream in other.by_name.items():
             group = next((group for group, found in other._groups.items() if name in found), None)
             mine = self.by_name.get(name)
@@ -174,7 +179,7 @@ class Mounts(Extension):
                 other._end(upstream)
                 continue
             self.by_name[name] = upstream
-            upstream.on_lists = self._lists_changed
+            upstream.on_lists, upstream.admits_apps = self._lists_changed, self._admits_apps
             upstream.events = {}  # to be offered by this server
             if upstream.lists:
                 self._lists_changed(upstream)
@@ -228,8 +233,11 @@ class Mounts(Extension):
         self._end(upstream)
 
     def _end(self, upstream: Upstream) -> None:
-        if self._loop is not None and not self._loop.is_closed():
-            asyncio.run_coroutine_threadsafe(upstream.aclose(), self._loop)
+        self._ending.add(upstream)
+        loop = self._loop or upstream.loop
+        if loop is not None and not loop.is_closed():
+            ended = asyncio.run_coroutine_threadsafe(upstream.aclose(), loop)
+            ended.add_done_callback(lambda _: self._ending.discard(upstream))
 
     def add(
         self, name: str, target: Target, settings: MountSettings, secrets: frozenset[str] = frozenset()
@@ -250,7 +258,7 @@ class Mounts(Extension):
         if isinstance(target, (CommandTarget, UrlTarget)):
             target = replace(target, name=name)  # for messages
         upstream = Upstream(name, target, settings, Prefix(prefix, is_used=bool(prefix)), self._lists_changed)
-        upstream.secrets = secrets
+        upstream.secrets, upstream.admits_apps = secrets, self._admits_apps
         if settings.enabled:
             self.by_name[name] = upstream
             for kind in ("tools", "resources", "prompts", "completions"):
@@ -400,7 +408,7 @@ class Mounts(Extension):
 
     async def aclose(self) -> None:
         """End all mounted servers, at the same time."""
-        await asyncio.gather(*(upstream.aclose() for upstream in self.by_name.values()))
+        await asyncio.gather(*(upstream.aclose() for upstream in (*self.by_name.values(), *self._ending)))
 
 
 def _has_apps(upstream: Upstream) -> bool:

@@ -19,6 +19,7 @@ import logging
 import math
 from collections import deque
 from collections.abc import Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
@@ -51,7 +52,7 @@ from mcpd.server.context.asking import binding_of
 from mcpd.server.context.questions import is_offered
 from mcpd.server.extensions.ui.constants import MIME_TYPE, UI
 from mcpd.server.registry.tools import failed
-from .carried import Watches, for_host_contents, with_own_id, with_tag
+from .carried import Watches, for_host_contents, for_model, with_own_id, with_tag
 from .parking import Flight, Moved, TaskFlight, opened_state, parking_of
 from .settings import HOPS, MOST_HOPS
 from .shapes import UpstreamError, must_visit, needs_of, read_members, shaped_error, shaped_question, shaped_result
@@ -73,6 +74,8 @@ _MOST_ENVELOPES = 64
 
 # The members of a request's `_meta` that each connection sets itself.
 _STAMPED = frozenset((*NAMES.values(), HOPS))
+# The members of a request for a resource whose result depends on nothing else.
+_OF_READS = {"uri", "_meta"}
 
 _read = Decoder().decode
 _read_tool = Decoder(Tool).decode
@@ -89,8 +92,7 @@ async def forward(connection: Connection, method: str, params: Mapping[str, Any]
     if has_tasks and method != "tools/call":
         params = with_own_id(dict(read_members(params) if isinstance(params, Raw) else params), relay.name, exchange)
     try:
-        ask = relay.read if method == "resources/read" else relay.ask
-        raw = await ask(method, params, exchange)
+        raw = await relay.ask(method, params, exchange)
     except Unavailable:
         raise
     except ToolError as error:
@@ -101,6 +103,8 @@ async def forward(connection: Connection, method: str, params: Mapping[str, Any]
         raw = with_tag(raw, relay.name, exchange)
     elif method == "resources/read":
         raw = for_host_contents(raw, relay.settings.csp)
+    if method in ("tools/call", "tasks/get") and not connection.upstream.admits_apps(exchange.client):
+        raw = for_model(raw, partial(relay.has_schema, params)) if method == "tools/call" else for_model(raw)
     return shaped_result(raw, method, exchange.call, relay.version, relay.prefix)
 
 
@@ -138,7 +142,7 @@ class Relay:
         self._required: set[str] = set()
         self._is_taken = False
         self._waiters: deque[asyncio.Future[None]] = deque()
-        self.watches = Watches(connection.era, self.settings.timeout or None, connection.upstream.reads.discard)
+        self.watches = Watches(connection.era, self.settings.timeout or None, connection.upstream.reads.changed)
         self.on_lost: Callable[[], object] | None = None
         """Called when the connection has ended."""
         self._pauses: set[asyncio.Task[None]] = set()
@@ -183,19 +187,6 @@ class Relay:
                 return await self.send_alone(method, members, TaskFlight(exchange))
             return await self._parking.run(self, method, members, exchange)
         return await self.send(method, members, Flight(exchange))
-
-    async def read(self, method: str, params: Mapping[str, Any] | Raw, exchange: Exchange) -> Raw:
-        """Read a resource, or return the result of an earlier request for it that is fresh."""
-        members = dict(read_members(params) if isinstance(params, Raw) else params)
-        given, reads, clock = members.get("uri"), self.connection.upstream.reads, asyncio.get_running_loop().time
-        uri = _read(given) if isinstance(given, Raw) else given
-        kept = reads.get(uri, clock()) if isinstance(uri, str) else None
-        if kept is not None:
-            return kept
-        raw = await self.ask(method, members, exchange)
-        if isinstance(uri, str):
-            reads.put(uri, raw, clock())
-        return raw
 
     def _members(self, params: Mapping[str, Any] | Raw, call: Call) -> dict[str, Any]:
         # Return the params for the mounted server: `_meta` without what belongs to the connection of the client.
@@ -281,6 +272,13 @@ class Relay:
             raise self._error(error, method, exchange) from None
         finally:
             del self.flights[request.id]
+
+    def has_schema(self, params: Mapping[str, Any] | Raw) -> bool:
+        """Whether the tool of a call declares its structured content."""
+        name = _read(encode((read_members(params) if isinstance(params, Raw) else params).get("name")))
+        listed = self.connection.upstream.lists.get("tools/list")
+        tools = [] if listed is None else [_read_tool(raw) for raw in listed.entries if b'"outputSchema"' in bytes(raw)]
+        return any(tool.name == name and tool.output_schema is not None for tool in tools)
 
     def _needs_task(self, name: Any) -> bool:
         # Whether a tool of a legacy server runs as a task only.
@@ -374,10 +372,19 @@ class Relay:
         has_rounds = exchange.call.version.is_modern
         if has_rounds:
             self._continue(members, exchange)
+        reads, clock = self.connection.upstream.reads, asyncio.get_running_loop().time
+        # Spec: 2026-07-28 server/utilities/caching: the result of a retry "MUST NOT be cached".
+        is_plain = method == "resources/read" and members.keys() == _OF_READS
+        uri, changes = str(_read(encode(members["uri"]))) if is_plain else "", reads.changes
+        if is_plain and (kept := reads.get(uri, clock())) is not None:
+            return kept
         for number in range(MAX_ROUNDS):
             raw = await self.send(method, members, Flight(exchange))
             asked = read_input_required(raw, method) if b"_required" in bytes(raw) else None
             if asked is None or asked.result_type != "input_required":
+                # What was read while resources changed may be stale.
+                if is_plain and number == 0 and changes == reads.changes:
+                    reads.put(uri, raw, clock())
                 return raw
             questions = dict(asked.input_requests or {})
             answers = self._own_answers(questions)
@@ -526,6 +533,8 @@ class Relay:
             return
         try:
             tagged = with_tag(params, self.name, exchange)
+            if not self.connection.upstream.admits_apps(exchange.client):
+                tagged = for_model(tagged)
             shaped = shaped_result(tagged, "tasks/get", exchange.call, self.version, self.prefix)
             assert isinstance(shaped, RawResult)
             members: dict[str, Any] = dict(read_members(shaped.raw))

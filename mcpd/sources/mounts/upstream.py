@@ -33,7 +33,7 @@ from mcpd.errors import (
     SessionLost,
     ToolError,
 )
-from mcpd.protocol.envelope import raw_capabilities
+from mcpd.protocol.envelope import ClientIdentity, raw_capabilities
 from mcpd.protocol.jsonrpc import MALFORMED
 from mcpd.protocol.printable import mask_command, mask_text, printable
 from mcpd.protocol.types.base import Result
@@ -149,6 +149,8 @@ class Upstream:
         self.settings = settings
         self.prefix = prefix
         self.on_lists = on_lists
+        self.admits_apps: Callable[[ClientIdentity], bool] = lambda _: True
+        """Whether this server shows apps to a client."""
         self.about: About | None = None
         """None until it was first connected."""
         self.lists: dict[str, Listed] = {}
@@ -159,6 +161,8 @@ class Upstream:
         """Values of variables in its configuration, which must not be shown."""
         self.last_error = ""
         self.needs_login = self.was_open = False
+        self.loop: asyncio.AbstractEventLoop | None = None
+        """The event loop of its instances; None before the first one."""
         self.calls = self.failures = 0
         """Numbers of requests and of failures so far."""
 
@@ -208,6 +212,7 @@ class Upstream:
                 self._start(self._users.pop(next(iter(self._users))).aclose())
             found = Upstream(self.name, self.target, self.settings, self.prefix, lambda _: None)
             found.secrets, found._is_own = self.secrets, True
+            found.admits_apps = lambda client: self.admits_apps(client)
             self._users[principal] = found
         return found
 
@@ -452,7 +457,8 @@ class Upstream:
         self._start(connection.link.aclose())
 
     def _start(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
-        task = asyncio.get_running_loop().create_task(work)
+        self.loop = asyncio.get_running_loop()
+        task = self.loop.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._ended)
         return task

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -13,14 +14,23 @@ from support.clock import Clock, until
 from support.http_peer import serving
 from support.wires import LEGACY, MODERN, Wire, memory_wire
 
-from mcpd import CacheHint, Client, Server
+from mcpd import CacheHint, Client, Context, Server
 from mcpd.client.callbacks import Callbacks
 from mcpd.errors import RemoteError
-from mcpd.protocol.envelope import Opening, OpeningOfPart
+from mcpd.protocol.envelope import SERVER_INFO, Opening, OpeningOfPart
+from mcpd.server.extensions.ui.results import view_result
+from mcpd.server.registry.content import link
 from mcpd.sources.mounts.carried import for_host
+from mcpd.sources.mounts.mounted import mounts_of
+from mcpd.sources.mounts.passing import server_of
+from mcpd.sources.mounts.settings import MountSettings
+from mcpd.sources.mounts.targets import Wanted
 from mcpd.sources.skills import add_skills
+from mcpd.types import ElicitResult
+from .asking import FORM
 
 OLD = LEGACY[-1]
+SERVER = {SERVER_INFO}
 UI = {"io.modelcontextprotocol/ui": {"mimeTypes": ["text/html;profile=mcp-app"]}}
 TASKS = {"io.modelcontextprotocol/tasks": {}}
 BOTH = pytest.mark.parametrize("version", [OLD, MODERN])
@@ -98,6 +108,41 @@ async def test_a_client_without_apps_sees_tools_only(version: str) -> None:
         assert "ui" not in str(tool.get("_meta"))
         assert (await wire.result("resources/list"))["resources"] == []
         assert (await wire.error("tools/call", {"name": "up_refresh", "arguments": {}}))["code"] == -32602
+
+
+@pytest.mark.parametrize("protocol", ["legacy", "modern"])
+@pytest.mark.parametrize("is_alone", [False, True])
+@BOTH
+async def test_a_client_without_apps_gets_no_data_of_views(version: str, is_alone: bool, protocol: str) -> None:
+    """MNT-34: results of calls are those of own tools."""
+    server = apps_server()
+
+    @server.tool(ui="ui://charts/chart")
+    async def plot() -> Any:
+        return view_result(
+            ["plotted", link("ui://charts/chart", "chart")], {"secret": 1}, meta={"ui": {"a": 1}, "b": 2}
+        )
+
+    @server.tool(ui="ui://charts/chart", output_schema={"type": "object"})
+    async def typed() -> Any:
+        return view_result("typed", {"number": 1})
+
+    front = server_of([Wanted("up", server, MountSettings(protocol=protocol))]) if is_alone else Server("front")  # type: ignore[arg-type]
+    if not is_alone:
+        front.mount("up", server, protocol=protocol)
+    for extensions in ({}, UI):
+        async with memory_wire(server) as own, memory_wire(front) as wire:
+            for each in (own, wire):
+                await each.open(version, {"extensions": extensions})
+                await each.result("tools/list")
+            for tool in ("plot", "typed"):
+                expected, result = await own.call(tool), await wire.call(tool if is_alone else f"up_{tool}")
+                assert result.get("structuredContent") == expected.get("structuredContent")
+                assert [each["type"] for each in result["content"]] == [each["type"] for each in expected["content"]]
+                metas = [each.get("_meta", {}) for each in (result, expected)]
+                assert metas[0].keys() - SERVER == metas[1].keys() - SERVER
+                assert ("mcpd/data" in metas[0]) is (extensions == UI)
+    await front.aclose()
 
 
 @BOTH
@@ -242,6 +287,41 @@ async def test_changes_of_a_task_are_notified(depth: int) -> None:
         assert params["_meta"]["io.modelcontextprotocol/subscriptionId"] == number
 
 
+@pytest.mark.parametrize("is_only", [False, True])
+async def test_a_task_of_another_mount_is_not_found(is_only: bool) -> None:
+    """MNT-36: neither at the path of one mount, nor with `--only`: not read, changed, cancelled or listened to."""
+    server, released = tasks_server()
+    front = Server("front")
+    front.mount("a", Server("a"))
+    front.mount("b", server)
+
+    @asynccontextmanager
+    async def at(*names: str) -> AsyncIterator[Wire]:
+        async with memory_wire(front) as wire:
+            if is_only:
+                mounts_of(front).only = names
+            else:
+                wire.connection.session.opening = OpeningOfPart(named=names)
+            await wire.open(MODERN, {"extensions": TASKS})
+            yield wire
+
+    async with at("b") as wire:
+        task_id = (await wire.call("b_slow"))["taskId"]
+    async with at("a") as wire:
+        for method in ("tasks/get", "tasks/cancel", "tasks/update"):
+            params = {"taskId": task_id, "inputResponses": {}}
+            assert (await wire.error(method, params))["code"] == -32602
+        wire.ask("subscriptions/listen", {"notifications": {"taskIds": [task_id]}})
+        begun = await wire.receive()
+        assert begun["method"] == "notifications/subscriptions/acknowledged"
+        assert not begun["params"]["notifications"].get("taskIds")
+    async with at("b") as wire:
+        assert (await wire.result("tasks/get", {"taskId": task_id}))["status"] == "working"
+        released.set()
+        assert (await finished(wire, task_id))["status"] == "completed"
+    await front.aclose()
+
+
 # ----------------------------------------------------------------------------------- subscriptions
 
 
@@ -338,6 +418,72 @@ async def test_a_resource_is_read_once_while_its_hints_allow_it(version: str) ->
                 if version == MODERN:
                     assert 0 < result["ttlMs"] <= 60_000
         assert reads == ["open", "own", "own"]
+    await front.aclose()
+
+
+async def test_a_private_read_is_not_shared() -> None:
+    """Not between two users, nor with a client without one; a public one is."""
+    server, front = Server("notes", cache=CacheHint(60, scope="public")), Server("front")
+    numbers = count()
+    for name, scope in (("open", "public"), ("own", "private")):
+
+        @server.resource(f"notes://{name}", cache=CacheHint(60, scope=scope))  # type: ignore[arg-type]
+        async def read() -> str:
+            return str(next(numbers))
+
+    front.mount("up", server, protocol="modern")
+    seen: dict[str, list[str]] = {"open": [], "own": []}
+    for user in ("ada", "bob", "", "ada"):
+        async with memory_wire(front) as wire:
+            wire.connection.session.opening = Opening(principal=user)
+            await wire.open(MODERN)
+            for name, texts in seen.items():
+                result = await wire.result("resources/read", {"uri": f"up+notes://{name}"})
+                texts.append(result["contents"][0]["text"])
+    assert len(set(seen["open"])) == 1
+    assert len(set(seen["own"])) == 4
+    await front.aclose()
+
+
+@BOTH
+async def test_a_read_that_needs_an_answer_is_not_kept(version: str) -> None:
+    """Spec: 2026-07-28 server/utilities/caching: the result of a retry "MUST NOT be cached"."""
+    server, front = Server("notes"), Server("front")
+
+    @server.resource("notes://mine", cache=CacheHint(60, scope="public"))
+    async def mine(ctx: Context) -> str:
+        return str((await ctx.elicit("who?", FORM)).content["n"])
+
+    front.mount("up", server, protocol="modern")
+    for name in ("ada", "bob"):
+        callbacks = Callbacks(elicit_form=lambda _, name=name: ElicitResult(action="accept", content={"n": name}))
+        async with Client(front, callbacks, version=version) as client:
+            (content,) = (await client.read_resource("up+notes://mine")).contents
+            assert content.text == name
+    await front.aclose()
+
+
+async def test_a_read_during_a_change_is_not_kept() -> None:
+    """The notification may arrive before a result that was made earlier."""
+    server, front = Server("notes"), Server("front")
+    texts, begun, changed = ["new", "old"], asyncio.Event(), asyncio.Event()
+
+    @server.resource("notes://now", cache=CacheHint(60, scope="public"))
+    async def now() -> str:
+        text = texts.pop()
+        begun.set()
+        await changed.wait()
+        return text
+
+    front.mount("up", server, protocol="modern")
+    async with Client(front, Callbacks(resource_updated=lambda uri: changed.set()), version=MODERN) as client:
+        await client.subscribe("up+notes://now")
+        reading = asyncio.create_task(client.read_resource("up+notes://now"))
+        await begun.wait()
+        server.resource_updated("notes://now")
+        assert (await reading).contents[0].text == "old"
+        async with Client(front, version=MODERN) as other:
+            assert (await other.read_resource("up+notes://now")).contents[0].text == "new"
     await front.aclose()
 
 

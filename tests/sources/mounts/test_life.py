@@ -255,6 +255,16 @@ async def test_a_reload_changes_one_mount_only(peers: Peers, tmp_path: Path) -> 
         assert await text(wire, "three_count") == "2"
 
 
+async def test_the_end_waits_for_mounts_that_were_removed(peers: Peers) -> None:
+    """Their processes end before the server has ended."""
+    server = Server("front")
+    server.mount("one", peers.command("good"))
+    async with clients(server) as [wire]:
+        assert await text(wire, "one_count") == "1"
+        mounts_of(server).remove("one")
+    assert not any(map(is_alive, peers.pids("good")))
+
+
 def write_servers(path: Path, **servers: Any) -> str:
     path.write_text(json.dumps({"mcpServers": servers}))
     return str(path)

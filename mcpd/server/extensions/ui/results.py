@@ -63,8 +63,8 @@ def finished(result: CallToolResult, *, has_apps: bool, has_schema: bool, name: 
     if not has_apps:
         if any(map(_is_view_block, content)):
             content = [block for block in content if not _is_view_block(block)]
-        if any(map(_is_view_key, _members(meta))):
-            meta = {key: value for key, value in _members(meta).items() if not _is_view_key(key)}
+        if any(map(is_view_key, _members(meta))):
+            meta = {key: value for key, value in _members(meta).items() if not is_view_key(key)}
 
     if not any(map(_is_readable, content)):
         content = [*content, TextContent(_fallback(structured, result.is_error, name))]
@@ -86,7 +86,8 @@ def _members(meta: dict[str, Any] | Raw | None) -> dict[str, Any]:
     return meta if isinstance(meta, dict) else {}
 
 
-def _is_view_key(key: str) -> bool:
+def is_view_key(key: str) -> bool:
+    """Whether a member of `_meta` is for Views only."""
     return key == "ui" or key.startswith("ui/") or key == VIEW_DATA
 
 
