@@ -16,7 +16,9 @@ from typing import Any, TypeAlias
 
 from msgspec import Struct
 
-__all__ = ["HOST", "Receiver", "Request", "certificate", "receiving", "reply", "trusting"]
+from mcpd.server.extensions.events.webhook.send import Sender
+
+__all__ = ["HOST", "Receiver", "Request", "certificate", "patient", "receiving", "reply", "trusting"]
 
 HOST = "hooks.example.com"
 
@@ -69,6 +71,12 @@ def certificate() -> Path:
 def trusting() -> ssl.SSLContext:
     """What a sender trusts that knows these receivers."""
     return ssl.create_default_context(cafile=f"{certificate()}.crt")
+
+
+def patient(sender: Sender) -> Sender:
+    """Let a sender wait as long as a busy machine may need."""
+    sender.connect_seconds = sender.seconds = 600.0
+    return sender
 
 
 class Receiver:

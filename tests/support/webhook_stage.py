@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from msgspec import Raw
-from support.webhook_receiver import Receiver, trusting
+from support.webhook_receiver import Receiver, patient, trusting
 
 from mcpd.protocol.state_keys import StateKeys
 from mcpd.protocol.types.events import SubscribeResult
@@ -66,7 +66,7 @@ class Node:
             self,
             self.store,
             "test",
-            sender=Sender((receiver.origin, *origins), trusting(), receiver.resolve),
+            sender=patient(Sender((receiver.origin, *origins), trusting(), receiver.resolve)),
             delivery=DeliverySettings(**{"rate": 100_000.0, **gaps, **(delivery or {})}),
         )
         self.hooks.deliveries.clock = self.hooks.consent.clock = lambda: self.began + self.loop.time()

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
-from support.webhook_receiver import Receiver, Request, receiving, reply, trusting
+from support.webhook_receiver import Receiver, Request, patient, receiving, reply, trusting
 
 from mcpd.server.extensions.events.webhook.consent import CHALLENGES, Consent, Refused, TooManyChallenges
 from mcpd.server.extensions.events.webhook.send import Sender, sign
@@ -33,7 +33,7 @@ class Stage:
 @asynccontextmanager
 async def stage(*allow: str) -> AsyncIterator[Stage]:
     async with receiving() as receiver:
-        sender = Sender([receiver.origin], trusting(), receiver.resolve)
+        sender = patient(Sender([receiver.origin], trusting(), receiver.resolve))
         yield Stage(receiver, sender, *allow)
         await sender.aclose()
 
