@@ -176,7 +176,7 @@ class Hub:
         self._last_cursor: tuple[str, str, str] = ("", "", "")
         self._known: dict[str, Subscriber] = {}
         self._owners: dict[str, Index] = {}
-        self._payloads: dict[str, Any] = {}
+        self._read: tuple[Event | None, Any] = (None, None)  # the last event that webhooks asked about, and its payload
         self._tasks: set[asyncio.Task[Any]] = set()
         self._beating: asyncio.TimerHandle | None = None
         self._asking: asyncio.TimerHandle | None = None
@@ -319,10 +319,11 @@ class Hub:
         entry = Entry(order, position, self.clock(), event, payload)
         self.newest = max(self.newest, order)
         self.rings[event.name].add(entry)
-        if self.indexes[event.name].count or event.name in self._pumps:
+        # Streams get no events of one webhook; those of a source have places of their own.
+        if not event.subscription and (self.indexes[event.name].count or event.name in self._pumps):
             self._deliver(entry)
         if self.webhooks is not None and not self.webhooks.is_shared:
-            self._payloads = {event.id: payload}
+            self._read = event, payload
             self.webhooks.emitted(event, position)
         if kind.channel and self.channels is not None:
             self.channels(kind, entry)
@@ -425,15 +426,18 @@ class Hub:
     # -- for webhooks ------------------------------------------------------------------------
 
     def know(self, subscription: Any) -> None:
-        """Keep a webhook subscription at hand, under its id."""
+        """Keep a webhook subscription at hand, under its id. One that is known has the rights of its last refresh."""
         kind = self.kinds.get(subscription.name)
-        if kind is None or subscription.id in self._known:
+        if kind is None:
             return
         try:
             principal = principal_of(subscription.claims)
             subscriber = kind.subscriber(subscription.arguments, principal, "webhook", subscription.id)
         except ProtocolError:
             return  # its arguments no longer fit, and `end_type` has said so
+        if (known := self._known.get(subscription.id)) is not None:
+            known.context, known.values = subscriber.context, subscriber.values
+            return
         self._known[subscription.id] = subscriber
         index = self._owners.setdefault(subscription.name, Index(kind.on))
         index.add(subscription.id, subscriber)
@@ -457,7 +461,8 @@ class Hub:
 
     def match(self, event: Event, subscription: Any) -> bytes | None:
         """Return the data of an event for a webhook subscription; None if it is not for it. Raises nothing."""
-        self.know(subscription)
+        if subscription.id not in self._known:
+            self.know(subscription)
         subscriber = self._known.get(subscription.id)
         if subscriber is None:
             return None
@@ -468,10 +473,11 @@ class Hub:
             return None
 
     def _payload(self, event: Event) -> Any:
-        if event.id not in self._payloads:
+        # By identity: an author may give the same id to events of several types.
+        if self._read[0] is not event:
             kind = self.kinds.get(event.name)
-            self._payloads = {event.id: None if kind is None else kind.read_payload(event.data)}
-        return self._payloads[event.id]
+            self._read = event, None if kind is None else kind.read_payload(event.data)
+        return self._read[1]
 
     def failed(self, event: Event, error: Exception) -> None:
         """Count and log a function of an author that has failed."""

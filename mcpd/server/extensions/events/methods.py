@@ -72,7 +72,11 @@ class Leases:
             timer.cancel()
         self._timers[key] = asyncio.get_running_loop().call_later(_LEASE, self._over, key, subscriber)
         if timer is None:
-            await self._hub.hold(subscriber)
+            try:
+                await self._hub.hold(subscriber)
+            except BaseException:
+                self._timers.pop(key).cancel()  # the next poll sets it up again
+                raise
 
     def _over(self, key: Any, subscriber: Subscriber) -> None:
         self._timers.pop(key, None)

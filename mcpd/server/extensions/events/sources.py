@@ -48,6 +48,8 @@ class SourceKind(EventKind):
             raise RegistrationError(f"event {name!r}, every: expected 1 second to a day, not {every!r}")
         self.every = every
         self._remote = remote
+        if self.callee is not None and self.callee.context_name is not None:
+            self.private = True  # what it finds for one user is not for another
         # Its cursors are those of the other system, which the hub does not know.
         self.replay = False
 

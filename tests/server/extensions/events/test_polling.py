@@ -126,6 +126,25 @@ async def test_cursors_that_lead_nowhere_are_gaps() -> None:
         assert (await wire.error("events/poll", {"name": "incident.created", "maxEvents": 0}))["code"] == -32602
 
 
+async def test_a_set_up_that_failed_is_tried_at_the_next_poll() -> None:
+    """EVT-071."""
+    stage = Stage()
+    calls: list[int] = []
+
+    @stage.created.subscribed
+    def subscribed(ctx: EventContext, arguments: Any) -> None:
+        calls.append(len(calls))
+        if len(calls) == 1:
+            raise OSError("the other system is away")
+
+    async with memory_wire(stage.server) as wire:
+        await wire.open(MODERN)
+        assert (await wire.error("events/poll", {"name": "incident.created"}))["code"] == -32603
+        await poll(wire)
+        await poll(wire)
+        assert calls == [0, 1]
+
+
 async def test_a_poll_without_news_calls_no_function() -> None:
     """EVT-014, EVT-024: and a type without replay has no cursor."""
     server = Server("events")

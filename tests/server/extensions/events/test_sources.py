@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 from support.clock import until
+from support.http_peer import modern, serving
 from support.wires import MODERN, memory_wire
 
-from mcpd import Batch, EventContext, Found, Server
+from mcpd import Batch, EventContext, Found, Principal, Server
 from mcpd.errors import RegistrationError
 from mcpd.protocol.types.events import EventType
 from .test_polling import EVENTS, ids, poll
@@ -104,6 +105,34 @@ async def test_streams_with_the_same_arguments_share_one_watch() -> None:
         for request_id in (late, fresh, of_ada):
             wire.cancel(request_id)
         await until(lambda: not box.watches)
+
+
+async def test_what_is_found_for_one_user_is_not_for_another() -> None:
+    """EVT-070: a function that sees the user is asked for each user apart, whether or not it says `private`."""
+    server = Server("mails", authenticate=lambda headers: Principal(headers["authorization"]))
+    boxes: dict[str, list[int]] = {"ada": [], "bob": []}
+
+    @server.event_source("mail", every=1.0)
+    async def mail(cursor: str | None, *, ctx: EventContext) -> Batch[dict[str, Any]]:
+        """A mail has arrived."""
+        found = boxes[ctx.principal.subject]
+        last = len(found) if cursor is None else int(cursor)
+        events = [Found({"n": n}, id=f"{ctx.principal.subject}{n}") for n in found[last:]]
+        return Batch(events=events, cursor=str(len(found)))
+
+    mail.every = 0.01  # type: ignore[attr-defined]
+    async with serving(server) as port:
+        peers = {}
+        for user in boxes:
+            peer = peers[user] = await port.connect()
+            peer.send(modern("events/stream", {"name": "mail", "cursor": "0"}, {"Authorization": user}))
+            await peer.head()
+            assert (await peer.message())["method"] == "notifications/events/active"
+        for user, peer in peers.items():
+            boxes[user].append(1)
+            while (message := await peer.message())["method"] != "notifications/events/event":
+                pass
+            assert message["params"]["eventId"] == f"{user}1"
 
 
 async def test_a_function_that_fails_is_asked_again() -> None:

@@ -109,7 +109,7 @@ class Webhooks(Following):
         Args:
             ttl: The suggested milliseconds as JSON; null asks for no end.
             cursor: Where a new subscription begins; it has no effect while the subscription lives (EVT-045).
-            claims: Kept for the hub.
+            claims: Kept for the hub until the next refresh.
             subscribed: Called for a new subscription, once its receiver has agreed.
 
         Raises InvalidParams and the failures of the extension.
@@ -127,7 +127,7 @@ class Webhooks(Following):
                 now = self.clock()
                 found = await self.store.load(subscription)
                 if found is not None and not found[0].is_over(now):
-                    result = await self._refresh(*found, key, self._expires(now, seconds))
+                    result = await self._refresh(*found, key, self._expires(now, seconds), claims)
                 else:
                     if found is not None:
                         await self._lapse(found[0])
@@ -177,7 +177,7 @@ class Webhooks(Following):
             raise ResourceExhausted("challenges", CHALLENGES) from None
 
     async def _refresh(
-        self, record: Subscription, raw: bytes, key: bytes, expires: float | None
+        self, record: Subscription, raw: bytes, key: bytes, expires: float | None, claims: bytes
     ) -> SubscribeResult | None:
         # Extend a subscription and replace its secret; None if another node has changed it meanwhile (EVT-040, 045).
         link = self.deliveries.links.get(record.id)
@@ -187,7 +187,7 @@ class Webhooks(Following):
         if record.secrets[0][0] != key:
             old = [(each, until or now + _ROTATION) for each, until in record.secrets if each != key]
             record.secrets = ((key, 0.0), *[pair for pair in old if pair[1] > now][:2])
-        record.expires, record.suspended, record.failed_since = expires, 0.0, 0.0
+        record.expires, record.suspended, record.failed_since, record.claims = expires, 0.0, 0.0, claims
         record.last_delivery = known.last_delivery
         new = await self.store.save(record, raw, now)
         if new is None:
@@ -322,12 +322,13 @@ class Webhooks(Following):
         ]
 
     async def retry(self, subscription: str) -> int:
-        """Send again what was given up. Returns how many events that are."""
+        """Send again what was given up. Returns how many events that are: none if another node delivers them."""
         link = self.deliveries.links.get(subscription)
-        letters = [] if link is None else await self.store.letters(subscription)
+        if link is None:
+            return 0
+        letters = await self.store.letters(subscription)
         await self.store.forget_letters(subscription)
         for each in letters:
-            assert link is not None
             self.deliveries.again(link, each.event, each.event.data)
         return len(letters)
 

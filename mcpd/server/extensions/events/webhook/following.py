@@ -492,7 +492,7 @@ class Following:
         for link in list(self.deliveries.links.values()):
             record = link.record
             if record.is_over(now):
-                await self._lapse(record)
+                await self._check(link)  # another node may have refreshed it
             elif now - link.checked >= self.authorize_every:
                 link.checked = now
                 if not await self.hub.authorize(record):

@@ -237,7 +237,7 @@ class _Connection(asyncio.Protocol):
         self._received += len(data)
         self._buffer += data
         if self._head is None and not self._read_head():
-            if self._waiter is not None and len(self._buffer) > self._most:
+            if self._waiter is not None and self._received > self._most:  # interim answers count too
                 self._fail("http_5xx")
                 self.close()
             return

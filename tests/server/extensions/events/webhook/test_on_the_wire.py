@@ -16,7 +16,8 @@ from support.http_peer import Port, modern, serving
 from support.webhook_receiver import Receiver, certificate, receiving, reply
 from support.webhook_stage import secret_of
 
-from mcpd import Batch, Events, Found, Principal, Refusal, Server
+from mcpd import Batch, EventContext, Events, Found, Principal, Refusal, Server
+from mcpd.server.extensions.events.webhook.send import Sender
 
 
 class Incident(Struct):
@@ -26,7 +27,8 @@ class Incident(Struct):
 
 def authenticate(headers: Mapping[str, str]) -> Principal | Refusal:
     token = headers.get("authorization", "").removeprefix("Bearer ")
-    return Principal(token) if token else Refusal(401, "who?")
+    user, *scopes = token.split("+")
+    return Principal(user, scopes=scopes) if token else Refusal(401, "who?")
 
 
 class Stage:
@@ -54,6 +56,8 @@ class Stage:
 @asynccontextmanager
 async def staged(monkeypatch: pytest.MonkeyPatch, **settings: Any) -> AsyncIterator[Stage]:
     monkeypatch.setenv("SSL_CERT_FILE", f"{certificate()}.crt")
+    monkeypatch.setattr(Sender, "connect_seconds", 600.0)
+    monkeypatch.setattr(Sender, "seconds", 600.0)
     async with receiving() as receiver:
         receiver.host = "localhost"
         server = Server(
@@ -250,3 +254,67 @@ async def test_events_of_another_system_reach_the_webhooks_with_their_arguments(
             params = {**stage.params(path), "name": "mail", "arguments": arguments}
             assert "result" in await stage.ask("events/unsubscribe", params, by)
         assert not watches
+
+
+async def test_a_refresh_brings_the_rights_of_its_token(monkeypatch: pytest.MonkeyPatch) -> None:
+    """EVT-070: a function sees the scopes of the last refresh, not those of the first request."""
+    async with staged(monkeypatch) as stage:
+
+        @stage.server.event("mail")
+        def mail(event: dict[str, Any], *, ctx: EventContext) -> dict[str, Any]:
+            """A mail has arrived."""
+            return event if "read" in ctx.scopes else {"n": 0}
+
+        params = {**stage.params(), "name": "mail"}
+        for by in ("ada+read", "ada", "ada+read"):
+            assert "result" in await stage.ask("events/subscribe", params, by)
+            stage.server.emit("mail", {"n": 1})
+            await stage.server.flush()
+        assert [each.json["data"]["n"] for each in stage.receiver.events] == [1, 0, 1]
+
+
+async def test_events_of_two_types_may_have_the_same_id(monkeypatch: pytest.MonkeyPatch) -> None:
+    """EVT-070: each is judged by its own payload."""
+    async with staged(monkeypatch) as stage:
+
+        @stage.server.event("closed", payload=Incident, on="severity")
+        def closed(event: Incident, severity: Literal["P1", "P2"]) -> bool:
+            """An incident was closed."""
+            return event.severity == severity
+
+        await stage.subscribe(arguments={"severity": "P1"})
+        await stage.subscribe("bob", name="closed", arguments={"severity": "P2"})
+        stage.server.emit("incident", Incident(1, "P1"), id="E1")
+        stage.server.emit("closed", Incident(1, "P2"), id="E1")
+        stage.server.emit("incident", Incident(2, "P2"), id="E2")
+        stage.server.emit("closed", Incident(2, "P1"), id="E2")
+        await stage.server.flush()
+        assert sorted((each.json["name"], each.id) for each in stage.receiver.events) == [
+            ("closed", "E1"), ("incident", "E1"),
+        ]  # fmt: skip
+
+
+async def test_a_source_serves_streams_and_webhooks_without_loss(monkeypatch: pytest.MonkeyPatch) -> None:
+    """EVT-023: an event for a webhook does not move the streams of its type."""
+    async with staged(monkeypatch) as stage:
+        mails = [1]
+
+        @stage.server.event_source("mail", every=1.0)
+        def mail(cursor: str | None) -> Batch[dict[str, Any]]:
+            """A mail has arrived."""
+            last = len(mails) if cursor is None else int(cursor)
+            return Batch(events=[Found({"n": n}, id=f"m{n}") for n in mails[last:]], cursor=str(len(mails)))
+
+        mail.every = 0.01  # type: ignore[attr-defined]
+        for path in ("/a", "/b"):
+            await stage.subscribe(path=path, name="mail")
+        headers = {"Authorization": "Bearer ada"}
+        peer = await stage.port.connect()
+        peer.send(modern("events/stream", {"name": "mail", "cursor": "1"}, headers))
+        await peer.head()
+        assert (await peer.message())["method"] == "notifications/events/active"
+        for number in range(2, 5):
+            mails.append(number)
+            while (message := await peer.message())["method"] != "notifications/events/event":
+                pass
+            assert message["params"]["eventId"] == f"m{number}"

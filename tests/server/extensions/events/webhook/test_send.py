@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings, strategies as st
 from support.clock import Clock, turns
-from support.webhook_receiver import HOST, Receiver, Request, receiving, reply, trusting
+from support.webhook_receiver import HOST, Receiver, Request, patient, receiving, reply, trusting
 
 from mcpd.server.extensions.events.webhook.consent import message_headers
 from mcpd.server.extensions.events.webhook.send import Sender, Unreached, is_below, read_secret, read_url, sign
@@ -27,7 +27,7 @@ SECRET = "whsec_" + b64encode(KEY).decode()
 @asynccontextmanager
 async def sending(receiver: Receiver, **options: Any) -> AsyncIterator[Sender]:
     given = {"allow_private": [receiver.origin], "tls": trusting(), "resolve": receiver.resolve, **options}
-    sender = Sender(**given)
+    sender = patient(Sender(**given))
     try:
         yield sender
     finally:
@@ -232,10 +232,13 @@ async def test_an_answer_without_end_is_cut() -> None:
         receiver.answer = lambda request: endless_head
         with pytest.raises(Unreached, match="http_5xx"):
             await post(sender, receiver.origin)
+        receiver.answer = lambda request: b"HTTP/1.1 100 Continue\r\n\r\n" * 400  # and no final answer
+        with pytest.raises(Unreached, match="http_5xx"):
+            await post(sender, receiver.origin)
         receiver.answer = lambda request: b"SSH-2.0-OpenSSH_9.9\r\n"
         with pytest.raises(Unreached, match="http_5xx"):
             await post(sender, receiver.origin)
-        assert receiver.connections == 4
+        assert receiver.connections == 5
 
 
 async def test_a_receiver_that_says_nothing_is_left() -> None:
