@@ -126,6 +126,7 @@ class Following:
         self._settled: list[asyncio.Future[None]] = []
         self._background: set[asyncio.Task[Any]] = set()
         self._runner: asyncio.Task[None] | None = None
+        self._looking: asyncio.Task[None] | None = None
         self._tick_at = self._save_at = 0.0
 
     @property
@@ -192,7 +193,7 @@ class Following:
             await asyncio.wait(self._background)
         await self._sender.aclose()
 
-    def _spawn(self, work: Coroutine[Any, Any, object]) -> None:
+    def _spawn(self, work: Coroutine[Any, Any, object]) -> asyncio.Task[None]:
         async def quietly() -> None:
             try:
                 await work
@@ -203,6 +204,7 @@ class Following:
         self._background.add(task)
         task.add_done_callback(self._background.discard)
         task.add_done_callback(lambda _: work.close())  # in case it was cancelled before it began
+        return task
 
     async def _run(self) -> None:
         while True:
@@ -418,7 +420,9 @@ class Following:
                     await self._take_over(part)
                 else:
                     self._others += len((await self.store.state(part))[0].subscriptions)
-        await self._look_after()
+        # Beside the events: the functions of authors that it calls may take long.
+        if self._looking is None or self._looking.done():
+            self._looking = self._spawn(self._look_after())
 
     async def _take_over(self, part: int) -> None:
         state, raw = await self.store.state(part)

@@ -83,7 +83,12 @@ def read_url(url: str) -> Target:
 def is_below(target: Target, prefixes: Collection[str]) -> bool:
     """Return whether a path begins with one of these, at whole segments. Paths that a receiver may rewrite do not."""
     path = target.path.partition("?")[0]
-    if "//" in path or "%2" in path or "%5" in path or any(part in (".", "..") for part in path.split("/")):
+    if (
+        "//" in path
+        or "%2" in path
+        or "%5" in path
+        or any(part.partition(";")[0] in (".", "..") for part in path.split("/"))
+    ):
         return False
     return any(
         path == prefix.rstrip("/") or path.startswith(prefix if prefix.endswith("/") else f"{prefix}/")

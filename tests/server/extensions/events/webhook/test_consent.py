@@ -154,7 +154,8 @@ async def test_an_operator_vouches_for_a_prefix() -> None:
         assert each.receiver.requests == []
         await each.ask(path="/hooksome")
         await each.ask(path="/hooks/../admin")
-        assert len(each.receiver.controls("verification")) == 2
+        await each.ask(path="/hooks/..;/admin")  # some servers drop what is behind the semicolon
+        assert len(each.receiver.controls("verification")) == 3
 
 
 def documented(prefixes: Any, *headers: str) -> Any:

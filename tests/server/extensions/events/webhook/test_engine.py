@@ -476,6 +476,26 @@ async def test_access_is_asked_for_again(request: pytest.FixtureRequest) -> None
         assert len(node.gone) == 1
 
 
+async def test_a_slow_answer_about_access_delays_no_event(request: pytest.FixtureRequest) -> None:
+    """EVT-062, EVT-068."""
+    async with staged("memory", request) as stage:
+        node, receiver, clock = stage.node(), stage.receiver, Clock()
+        asked, gate = asyncio.Event(), asyncio.Event()
+
+        async def authorize(_: Any) -> bool:
+            asked.set()
+            await gate.wait()
+            return True
+
+        node.authorize = authorize  # type: ignore[method-assign]
+        await node.subscribe()
+        await clock.advance(301)
+        await asked.wait()
+        node.emit(event(1))
+        await receiver.until(lambda: receiver.events)
+        gate.set()
+
+
 @every_store
 async def test_a_type_that_ends_takes_its_subscriptions_along(kind: str, request: pytest.FixtureRequest) -> None:
     """EVT-069: told three times in a minute, if need be."""
@@ -547,6 +567,27 @@ async def test_what_another_node_does_holds_at_once(request: pytest.FixtureReque
         one.emit(event(3))
         await one.hooks.flush()
         assert len(receiver.events) == 2
+
+
+async def test_a_refresh_at_another_node_counts_before_it_was_read(
+    request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    """EVT-075: the node that delivers ends nothing that another has extended."""
+    async with staged("sqlite", request) as stage:
+        one, other = stage.node(), stage.node()
+        grant = await one.subscribe(ttl="60000")
+        await other.hooks.open()
+
+        async def nothing(after: str, limit: int = 1000) -> list[tuple[str, bytes]]:
+            return []
+
+        one.store.read = nothing  # type: ignore[method-assign]  # it is behind with the log
+        one.began, other.began = one.began + 59, other.began + 59
+        await other.subscribe(ttl="60000")
+        one.began, other.began = one.began + 2, other.began + 2
+        await one.hooks._look_after()
+        assert one.gone == []
+        assert await other.store.load(grant.id) is not None
 
 
 @pytest.mark.parametrize("kind", STORES[1:])
