@@ -200,6 +200,9 @@ class Overview(Site):
             loop_lag_seconds=max((status.loop_lag_seconds for status in each), default=0.0),
             errors=tuple(errors[-5:]),
             mounts=merged(mount for status in each for mount in status.mounts),
+            events={
+                name: sum(one.events.get(name, 0) for one in each) for status in each[:1] for name in status.events
+            },
             workers=tuple(
                 WorkerStatus(
                     number=worker.number,

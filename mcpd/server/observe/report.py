@@ -29,7 +29,7 @@ from .metrics import Family, Sample, process_families
 if TYPE_CHECKING:
     from mcpd.protocol.types.base import Implementation
     from mcpd.server.http.core import EndpointStatus
-    from .metrics import Meter
+    from .metrics import Kind, Meter
 
 STUCK_SECONDS = 10.0
 """Seconds after which a blocked event loop is unhealthy (OBS-13)."""
@@ -184,6 +184,8 @@ class Status(Struct, frozen=True, kw_only=True):
     loop_lag_seconds: float = 0.0
     errors: tuple[LoggedError, ...] = ()
     mounts: tuple[MountStatus, ...] = ()
+    events: dict[str, int] = {}
+    """Events that were emitted, delivered and failed, and subscriptions; empty for a server without events."""
     workers: tuple[WorkerStatus, ...] = ()
     """The workers of `--workers`. The other members are sums over them, except for `pid`, which is the parent's."""
 
@@ -253,6 +255,14 @@ class LastErrors(logging.Handler):
 JSON = "application/json"
 
 
+_EVENTS: dict[str, tuple[Kind, str]] = {
+    "emitted": ("counter", "Events that were emitted, or found by a source."),
+    "delivered": ("counter", "Events that went out, counted for each subscriber."),
+    "failed": ("counter", "Attempts of webhooks, and functions of events, that failed."),
+    "subscriptions": ("gauge", "Streams and webhooks that are subscribed to events."),
+}
+
+
 class _Service(NamedTuple):
     # The status of all HTTP applications of a server.
     streams: int
@@ -282,6 +292,8 @@ class Report:
         self.services: list[Callable[[], EndpointStatus]] = []
         self.mounts: Callable[[], Iterable[MountStatus]] = tuple
         """Returns the status of each mounted server."""
+        self.events: Callable[[], dict[str, int]] = dict
+        """Returns the counts of `EventsExtension.counts`."""
         self.sources: list[Callable[[], Iterable[Family]]] = [self._own_families, process_families]
         """Sources of `/metrics` besides the meter. Other modules may add some."""
 
@@ -345,6 +357,7 @@ class Report:
             loop_lag_seconds=round(lag, 4),
             errors=self._errors.kept(),
             mounts=tuple(self.mounts()),
+            events=self.events(),
         )
 
     # -- sources -----------------------------------------------------------------------------
@@ -382,5 +395,9 @@ class Report:
                 ("dropped", "Messages to other processes that could not be sent.", service.dropped),
             ):
                 families.append(Family(f"mcpd_backplane_{name}", "counter", text, (Sample(value=count),)))
+
+        for name, count in self.events().items():
+            kind, text = _EVENTS[name]
+            families.append(Family(f"mcpd_events_{name}", kind, text, (Sample(value=count),)))
 
         return families

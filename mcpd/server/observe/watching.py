@@ -56,6 +56,13 @@ def mounts_of(server: Any) -> list[MountStatus]:
     return [each for extension in server.extensions.values() for each in extension.mounts()]
 
 
+def events_of(server: Any) -> dict[str, int]:
+    """Return the counts of a server's events; nothing of a server without events."""
+    extension = server.extensions.get(_EVENTS)
+    return {} if extension is None else extension.counts()
+
+
+_EVENTS = f"{META}events"
 log = logging.getLogger("mcpd")
 
 
@@ -202,6 +209,7 @@ class Watching(Site):
         self.report = Report(server.identity, connections, getattr(settings, "target", None) or "")
         """The state of the server. Other modules add to its `sources` and `services`."""
         self.report.mounts = lambda: mounts_of(server)
+        self.report.events = lambda: events_of(server)
         self.report.heartbeat = self._heartbeat
         self._thread_server: HttpThread | None = None
 
@@ -295,7 +303,7 @@ class Watching(Site):
         return await self._ask(self.report.status)
 
     async def asked_events(self, what: str, body: bytes) -> ObserverResponse:
-        extension = self._server.extensions.get(f"{META}events")
+        extension = self._server.extensions.get(_EVENTS)
         if extension is None:
             return ObserverResponse(404, b"it has no events")
         work = _control_events(extension, what, body)
@@ -368,6 +376,7 @@ class Embedded:
             raise ConfigurationError("asgi_app(metrics=True): pass token=, which protects the metrics and the server")
         self.report = Report(server.identity, self._connections)
         self.report.mounts = lambda: mounts_of(server)
+        self.report.events = lambda: events_of(server)
         self.report.meter = Meter(server.catalog.tools.find_enabled)
         server.add_observer(self.report.meter)
         self.routes: tuple[Route, ...] = routes_of(self.report)

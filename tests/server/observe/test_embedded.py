@@ -6,6 +6,7 @@ import asyncio
 from typing import Any
 
 import pytest
+from msgspec.json import decode
 from prometheus_client.parser import text_string_to_metric_families
 from support.http_peer import initialize, modern, post, request
 
@@ -69,6 +70,36 @@ async def test_metrics_in_another_server() -> None:
         await app.aclose()
     assert app.on_stop is not None
     app.on_stop()  # twice does no harm
+
+
+async def test_events_are_counted() -> None:
+    """On `/metrics` and `/statusz`: what was emitted, delivered and has failed, and the subscriptions."""
+    server = Server("events")
+
+    @server.event("made")
+    def made(event: dict[str, Any], number: int = 0) -> bool:
+        return bool(number / event["number"] == 1)
+
+    app = server.asgi_app(token="open", metrics=True)
+    try:
+
+        async def poll(cursor: str | None) -> Any:
+            params = {"name": "made", "arguments": {"number": 1}, "cursor": cursor}
+            status, body = await asked(app, modern("events/poll", params, dict([TOKEN])))
+            assert status == 200
+            return decode(body)["result"]
+
+        cursor = (await poll(None))["cursor"]
+        for number in (0, 1, 2):
+            made.emit({"number": number})
+        assert [each["data"] for each in (await poll(cursor))["events"]] == [{"number": 1}]
+        counts = {"emitted": 3, "delivered": 1, "failed": 1, "subscriptions": 0}
+        assert decode((await asked(app, request("GET", "/statusz", [TOKEN])))[1])["events"] == counts
+        told = (await asked(app, request("GET", "/metrics", [TOKEN])))[1].decode()
+        for line in ("emitted_total 3", "delivered_total 1", "failed_total 1", "subscriptions 0"):
+            assert f"\nmcpd_events_{line}\n" in told
+    finally:
+        await app.aclose()
 
 
 @pytest.mark.parametrize("more", [{}, {"authenticate": lambda headers: None}])

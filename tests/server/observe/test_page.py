@@ -14,6 +14,7 @@ from mcpd.server.backplane.memory import MemoryBackplane
 from mcpd.server.http import HttpSettings
 from mcpd.server.observe.metrics import Family, Meter
 from mcpd.server.observe.report import Heartbeat, Report
+from mcpd.server.observe.watching import events_of
 
 PAGE = REPOSITORY / "docs" / "reference" / "metrics.md"
 _SUFFIXES = {"counter": "_total", "info": "_info"}
@@ -36,11 +37,13 @@ async def everything() -> list[Family]:
     meter = Meter(server.catalog.tools.find_enabled)
     server.add_observer(meter)
     server.tool(name="echo")(lambda: "x")
+    server.event("made")(lambda event: True)
     async with stdio_wire(server, LEGACY[-1]) as wire:
         await wire.call("echo")
     async with serving(server, HttpSettings(backplane=MemoryBackplane())) as port:
         report = Report(server.identity, lambda: port.app.connections)
         report.meter, report.heartbeat = meter, Heartbeat(asyncio.get_running_loop())
+        report.events = lambda: events_of(server)
         report.services.append(port.app.status)
         session = await port.open()
         await session.ask("tools/call", {"name": "none such"})

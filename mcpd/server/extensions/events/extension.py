@@ -198,6 +198,7 @@ class EventsExtension(Extension):
             self.hub.failed(entry.event, error)
             return
         meta = {"event": kind.name, "event_id": entry.event.id, "time": entry.event.timestamp}
+        self.hub.delivered += 1
         await connection.notify("notifications/claude/channel", ChannelParams(content=text, meta=meta))
 
     # -- serving -----------------------------------------------------------------------------
@@ -206,6 +207,17 @@ class EventsExtension(Extension):
     def webhooks(self) -> Any:
         """The engine of webhooks; None before the first subscription."""
         return self._engine
+
+    def counts(self) -> dict[str, int]:
+        """Return what metrics and the status show of its events."""
+        hub, engine = self.hub, self._engine
+        sent = {} if engine is None else engine.deliveries.counts
+        return {
+            "emitted": hub.emitted,
+            "delivered": hub.delivered + sent.get("accepted", 0),
+            "failed": hub.failures + sent.get("failed", 0),
+            "subscriptions": len(hub.streams) + (0 if engine is None else len(engine.deliveries.links)),
+        }
 
     async def open_webhooks(self) -> Any:
         """Return the engine of webhooks, and start it if nothing has."""

@@ -162,9 +162,9 @@ class Hub:
         self.channels: Callable[[EventKind, Entry], None] | None = None
         self.loop: asyncio.AbstractEventLoop | None = None
         self.clock = time
-        self.failures = 0
-        self.emitted = 0
-        """How many calls of authors' functions failed, and how many events were emitted."""
+        self.failures = self.emitted = self.delivered = 0
+        """How many calls of authors' functions failed, and how many events were emitted, and went out but by webhooks.
+        """
         self.newest: Order = (0,)
         self._keys = tuple(keys) or (token_bytes(32),)
         self._kid = hmac.digest(self._keys[0], b"kid", "sha256").hex()[:4]
@@ -297,12 +297,15 @@ class Hub:
         if to is not None and not whom:
             raise ValueError("to: expected a user, and not the anonymous one")
         event = Event(kind.name, known, timestamp_of(timestamp, self.clock()), data, whom, subscription or "")
-        self.on_loop(self.take, event, read)
+        self.on_loop(self._emit, event, read)
         return known
+
+    def _emit(self, event: Event, payload: Any) -> None:
+        self.emitted += 1
+        self.take(event, payload)
 
     def take(self, event: Event, payload: Any) -> None:
         """Hand on an event: to the log that several nodes follow, or to the subscribers here."""
-        self.emitted += 1
         if self.webhooks is not None and self.webhooks.is_shared:
             self.webhooks.append(event)
         else:

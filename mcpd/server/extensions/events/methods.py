@@ -250,6 +250,7 @@ async def _collected(
         await asyncio.sleep(0)  # a long ring whose events are mostly for others
         entries, is_more = ring.after(order)
         newest = hub.newest
+    hub.delivered += len(events)
     return PollResult(
         events=events,
         cursor=hub.place(kind.name, order if is_more else max(order, newest)),

@@ -152,6 +152,7 @@ async def poll_source(hub: Hub, subscriber: Subscriber, params: PollParams, most
     floor = _floor(hub, params.max_age_ms)
     fresh = [one for one in found if not _is_old(one[0], floor)]
     shown, is_cut = fresh[:most], len(fresh) > most
+    hub.delivered += len(shown)
     return PollResult(
         events=[
             Occurrence(event_id=event.id, name=event.name, timestamp=event.timestamp, data=Raw(event.data))
@@ -213,6 +214,7 @@ class Watch:
             await asyncio.sleep(pause)
 
     def _arrived(self, event: Event, cursor: str | None) -> None:
+        self.hub.emitted += 1
         number = next(self._count)
         entry = Entry((number,), cursor or "", self.hub.clock(), event, None)
         self.ring.add(entry)

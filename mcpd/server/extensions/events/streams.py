@@ -161,6 +161,7 @@ class Stream:
             return self._post("error", ProblemParams(error=self._error(problem), meta=self._meta))
         if data is None:
             return None
+        self.hub.delivered += 1
         return self._post("event", StreamEvent(
             event_id=event.id, name=event.name, timestamp=event.timestamp, data=Raw(data),
             cursor=self._cursor_of(entry), meta=self._meta,

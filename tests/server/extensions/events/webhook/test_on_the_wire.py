@@ -18,6 +18,8 @@ from support.webhook_stage import secret_of
 
 from mcpd import Batch, EventContext, Events, Found, Principal, Refusal, Server
 from mcpd.server.extensions.events.webhook.send import Sender
+from mcpd import Batch, Events, Found, Principal, Refusal, Server
+from mcpd.server.observe.watching import events_of
 
 
 class Incident(Struct):
@@ -102,6 +104,7 @@ async def test_two_users_from_consent_to_the_end(monkeypatch: pytest.MonkeyPatch
         await stage.server.flush()
         received = [(each.headers["x-mcp-subscription-id"], each.id) for each in stage.receiver.events]
         assert sorted(received) == sorted([(ada["id"], "E1"), (ada["id"], "E2"), (ada["id"], "E3"), (bob["id"], "E2")])
+        assert events_of(stage.server) == {"emitted": 3, "delivered": 4, "failed": 0, "subscriptions": 2}
         again = await stage.subscribe()
         assert again["id"] == ada["id"]
         assert again["deliveryStatus"]["active"] is True
