@@ -18,7 +18,6 @@ from support.webhook_stage import secret_of
 
 from mcpd import Batch, EventContext, Events, Found, Principal, Refusal, Server
 from mcpd.server.extensions.events.webhook.send import Sender
-from mcpd import Batch, Events, Found, Principal, Refusal, Server
 from mcpd.server.observe.watching import events_of
 
 
