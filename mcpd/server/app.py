@@ -88,6 +88,8 @@ class Server(ServerCore):
     `tasks` are the limits of tasks (`TaskSettings`), and `task_store` is where they are kept: sqlite:///PATH or
     redis://HOST; by default memory, or the backplane of the processes that serve together. With `task_fallback`
     "poll" a client without tasks gets a text after 45 s, and tools to ask for the result.
+    `files` is the folder of files that tools take and return, `file_limits` are their limits (`FileSettings`), and on
+    stdio tools may read files below the folders of `allow_path`.
     """
 
     __signature__ = ConstructorSignature()

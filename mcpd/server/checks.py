@@ -118,10 +118,7 @@ def _of_base64(where: str, callee: Any) -> Iterator[Problem]:
         return
     for name, schema in properties.items():
         is_text = isinstance(schema, dict) and schema.get("type") == "string" and "enum" not in schema
-        if (
-            is_text
-            and "base64" in f"{name} {schema.get('description', '')} {schema.get('contentEncoding', '')}".lower()
-        ):
+        if is_text and "base64" in f"{name} {schema.get('description', '')}".lower():
             yield warning(
                 where, f"{name}: a model would write the whole file as base64; take a File instead: {name}: mcpd.File"
             )

@@ -435,7 +435,7 @@ def _read(
 
 def _no_server(servers: dict[str, Any], name: str, place: str) -> str:
     if not servers:
-        return f"{place} contains no servers; if it is an OpenAPI document, write: -- mcpd serve --stdio {place}"
+        return f"{place} contains no servers (for an OpenAPI document write: -- mcpd serve --stdio {place})"
     names = sorted(servers)
     listed = ", ".join(names[:_MOST_NAMES]) + (f" and {len(names) - _MOST_NAMES} more" if names[_MOST_NAMES:] else "")
     if not name:

@@ -85,7 +85,7 @@ WARNED = {
 BAD = {
     "loop": (page("<p>42 beans</p>", FOLLOWS, "min-height: 100vh; padding: 20px"), "resize", ""),  # see below
     "own_loop": (
-        page("<p>42 beans</p>", "let h = 100; setInterval(() => size(h++), 20);"),
+        page("<p>42 beans</p>", "let h = 100; setInterval(() => size(h++), 40);"),
         "resize",
         "asks for a new size",
     ),

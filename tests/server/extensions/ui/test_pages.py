@@ -15,7 +15,7 @@ from mcpd.server.extensions.ui.assets import html_problems
 from mcpd.server.extensions.ui.pages import PARTS, page
 
 FOLDER = REPOSITORY / "assets" / "views"
-LIMITS = {"table": 42_000, "chart": 60_000, "markdown": 38_000, "image": 32_000, "form": 80_000,
+LIMITS = {"table": 42_000, "chart": 60_000, "markdown": 38_000, "image": 32_000, "form": 82_000,
           "reader": 82_000, "notebook": 72_000}  # fmt: skip
 NAMESPACES = {"http://www.w3.org/2000/svg", "http://www.w3.org/1998/Math/MathML"}
 
