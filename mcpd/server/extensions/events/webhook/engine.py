@@ -199,8 +199,7 @@ class Webhooks(Following):
 
     async def _announce(self, record: Subscription, raw: bytes) -> None:
         if not self.is_shared:
-            while self._inbox:
-                await self._take_inbox()  # what was emitted before is not for it
+            await self._take_inbox()  # what was emitted before is not for it
             self._link(record, raw)
             return
         if record.id in self.deliveries.links:

@@ -119,6 +119,7 @@ class Following:
         # Where the newest events were read first.
         self._recent: dict[tuple[str, str], str] = {}
         self._inbox: deque[tuple[str, Event]] = deque()
+        self._taking = asyncio.Lock()
         self._unsent: deque[bytes] = deque()
         self._unsent_bytes = 0
         self._has_lost = False
@@ -270,10 +271,11 @@ class Following:
         self._wake.set()
 
     async def _take_inbox(self) -> None:
-        while self._inbox:
-            position, event = self._inbox.popleft()
-            before, self.deliveries.position = self.deliveries.position, position
-            await self._take(event, position, before)
+        async with self._taking:  # one event after the other, or cursors would pass some
+            while self._inbox:
+                position, event = self._inbox.popleft()
+                await self._take(event, position, self.deliveries.position)
+                self.deliveries.position = position
 
     async def _send_out(self) -> None:
         if self._has_lost:

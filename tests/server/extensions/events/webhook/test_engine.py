@@ -317,6 +317,22 @@ async def test_no_cursor_passes_what_is_not_acknowledged(kind: str, request: pyt
         assert (await node.subscribe()).cursor in (positions[4], f"at {node.hooks.deliveries.position}")
 
 
+async def test_no_cursor_passes_an_event_that_many_get(request: pytest.FixtureRequest) -> None:
+    """EVT-061: a client that subscribes meanwhile changes nothing in the order."""
+    async with staged("memory", request) as stage:
+        receiver = stage.receiver
+        node = stage.node(subscriptions=1000, allow=(receiver.origin,))
+        for number in range(300):
+            await node.subscribe(path=f"/{number}")
+        every = list(node.known)
+        node.candidates = lambda found: every[260:] if found.id == "E2" else every  # type: ignore[method-assign]
+        receiver.answer = lambda asked: reply(500) if asked.id == "E1" else None
+        node.emit(event(1), event(2))
+        await node.subscribe(path="/late")
+        await receiver.until(lambda: ids(receiver.events).count("E2") == 40)
+        assert {each.json["cursor"] for each in receiver.events} == {"at 0"}
+
+
 async def test_types_without_replay_have_no_cursor(request: pytest.FixtureRequest) -> None:
     """EVT-014: null, and no gap either."""
     async with staged("memory", request) as stage:
