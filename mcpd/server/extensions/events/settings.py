@@ -20,8 +20,6 @@ class Events(Struct, frozen=True, kw_only=True):
     store: str | None = None
     """Where webhook subscriptions and events are kept: sqlite:///PATH or redis://HOST; None for memory, or for the
     backplane of the processes that serve together."""
-    durable: bool = False
-    """Whether an event with a store is written before it is delivered."""
     buffer: tuple[int, float] = (10_000, 600.0)
     """How many events of a type are kept for clients that return with a cursor, and for how long."""
     heartbeat: float = 15.0
