@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -87,11 +88,13 @@ async def staged(monkeypatch: pytest.MonkeyPatch, **settings: Any) -> AsyncItera
 
 
 async def test_two_users_from_consent_to_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    """EVT-035, EVT-038, EVT-040, EVT-046, EVT-047, EVT-049, EVT-054, EVT-070: each gets what is meant for it."""
+    """EVT-035, EVT-038, EVT-039, EVT-040, EVT-046, EVT-047, EVT-049, EVT-054, EVT-070: each gets its own."""
     async with staged(monkeypatch) as stage:
         ada = await stage.subscribe()
         bob = await stage.subscribe("bob", arguments={"severity": "P2"})
         assert ada["id"] != bob["id"]
+        assert re.fullmatch("sub_[0-9a-f]{32}", ada["id"])
+        assert (await stage.ask("events/unsubscribe", {"id": ada["id"]}))["error"]["code"] == -32602
         assert ada["resultType"] == "complete"
         assert ada["truncated"] is False
         assert ada["cursor"] is not None
