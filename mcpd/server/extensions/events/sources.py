@@ -253,8 +253,8 @@ class SourceStream(Stream):
         try:
             is_truncated = False
             early: list[tuple[Event, str | None]] = []
+            await watch.has_begun.wait()  # or what comes until then would be found neither here nor by the watch
             if self._params.cursor is None:
-                await watch.has_begun.wait()
                 self._last = watch.cursor
                 self.order = self._newest()
             else:

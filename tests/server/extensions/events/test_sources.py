@@ -24,13 +24,15 @@ class Mailbox:
         self.server = Server("mails")
         self.mails: list[tuple[int, str]] = []
         self.checks: list[tuple[str | None, str | None]] = []
-        self.is_lost = False
+        self.is_lost = self.is_away = False
         self.cursors = True
 
         @self.server.event_source("mail", every=1.0, **options)
         async def mail(cursor: str | None, sender: str | None = None, *, ctx: EventContext) -> Batch[dict[str, Any]]:
             """A mail has arrived."""
             self.checks.append((cursor, sender))
+            if cursor is None and self.is_away:
+                raise OSError("the mailbox is away")
             if cursor is not None and not cursor.isdecimal():
                 raise ValueError(cursor)
             last = len(self.mails) if cursor is None else int(cursor)
@@ -147,6 +149,22 @@ async def test_a_function_that_fails_is_asked_again() -> None:
         box.mails = []
         box.arrive("ada")
         assert await events(wire, request_id, 1) == ["m1"]
+
+
+async def test_a_stream_that_returns_misses_nothing_while_its_watch_cannot_begin() -> None:
+    """EVT-023, EVT-071."""
+    box = Mailbox()
+    box.arrive("ada")
+    box.is_away = True
+    async with memory_wire(box.server) as wire:
+        await wire.open(MODERN)
+        request_id = wire.ask("events/stream", {"name": "mail", "cursor": "0"})
+        hub: Any = box.server.extensions[EVENTS].hub  # type: ignore[attr-defined]
+        await until(lambda: hub.failures > 1)
+        box.arrive("bob")
+        box.is_away = False
+        await heard(wire, "active", request_id)
+        assert await events(wire, request_id, 2) == ["m1", "m2"]
 
 
 async def test_a_type_of_another_server_is_passed_on() -> None:
