@@ -69,10 +69,10 @@ async def _stored(work: Coroutine[Any, Any, T]) -> T:
 
 
 def get(tasks: Tasks, exchange: Exchange, params: TaskParams) -> Any:
-    """Return a task. If this process runs it, no store is read."""
+    """Return a task. If this process runs it and no other one can have changed it, no store is read."""
     form = _checked(exchange.call)
     record = tasks.peek(params.task_id, exchange)
-    if record is None or record.is_final:
+    if record is None or record.is_final or (record.asks and not tasks.store.is_memory):
         return _stored(_get_later(tasks, exchange, form, params.task_id))
     run, now = tasks.runs[record.id], tasks.clock()
     view = run.view

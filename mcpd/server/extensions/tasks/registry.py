@@ -317,7 +317,11 @@ class Tasks:
 
     async def find_for(self, task_id: str, exchange: Exchange) -> Record | None:
         """Return a task that the sender of a request may use."""
-        return self._opened(await self.read(task_id), exchange)
+        record = await self.read(task_id)
+        if record is not None and record.asks and not self.store.is_memory:
+            # Another node may have accepted an answer, and this one has not heard of it yet.
+            record = await self.store.read(task_id, is_fresh=True)
+        return self._opened(record, exchange)
 
     def watch(self, task_id: str, watcher: Watcher) -> None:
         """Call `watcher` after each change of a task."""
