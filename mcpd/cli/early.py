@@ -107,6 +107,7 @@ class _Desk:
                 if not chunk:
                     break
                 rest += chunk
+
         return b"".join(b"%b\n" % line for line in self._opening) + rest, self._opened_by
 
     def _answer(self, line: bytes) -> bytes | None:
@@ -120,6 +121,7 @@ class _Desk:
             result = self._result(message) if isinstance(message, Request) else None
         except (ProtocolError, *MALFORMED):
             return None
+
         if result is None or not isinstance(message, Request):
             return None
         if not self._opening:
@@ -142,6 +144,7 @@ class _Desk:
                 instructions=known.instructions,
             )  # fmt: skip
             return version.shape_result(result, _NOTHING)
+
         if bytes(request.params) not in (b"", b"{}"):
             return None
         if request.method == "ping":
@@ -155,6 +158,7 @@ class _Desk:
             or listed.version != self._version.name
         ):
             return None
+
         page = {name: value for name, value in listed.page.items() if name != "nextCursor"}
         return {**page, _MEMBERS[request.method]: listed.entries} if request.method in _MEMBERS else None
 

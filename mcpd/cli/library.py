@@ -115,6 +115,7 @@ def _code_of(place: str, attribute: str, sites: Sequence[str]) -> _Code | None:
         if command is not None:
             files += filter(None, [file_of(command.module)])
             place, after = (place, after) if found else (command.module, f":{command.attr}")
+
     if not files:
         return None
     base = files[0]

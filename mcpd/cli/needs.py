@@ -79,6 +79,7 @@ def read_needs(paths: Iterable[str], base: str) -> Needs:
         queue += _files_of(_IMPORT.findall(text), path, base)
         if _OF_LIBRARY.search(text):
             _read(text, path, found)
+
     return found
 
 
@@ -130,6 +131,7 @@ class _Reader:
                 module = f"{'.' * node.level}{node.module or ''}" if isinstance(node, ast.ImportFrom) else ""
                 for alias in node.names:
                     self._import(alias, module)
+
         for node in nodes:  # such as `mcp` after `import mcp.types` and `mcp = FastMCP("x")`
             if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
                 self._modules.pop(node.id, None)
@@ -172,6 +174,7 @@ class _Reader:
         elif isinstance(node, ast.ClassDef) and any(_last(base) in _SERVERS for base in node.bases):
             overrides = [getattr(each, "name", "") for each in node.body]
             names += [f"an override of {name}" for name in overrides if PRIVATE.fullmatch(name) and name not in _CALLED]
+
         self.missing += [(getattr(node, "lineno", 0), name) for name in names]
 
     def _module(self, node: ast.AST) -> str:

@@ -183,6 +183,7 @@ class EventSubscription:
         except BaseException:
             await self._stop()
             raise
+
         if not self._opened.done():
             self._raise()
         return self
@@ -478,6 +479,7 @@ class EventSubscription:
             self._source.faults.log(logging.WARNING, text, printable(self.name), printable(found.error.message, 500))
         elif kind == "terminated" and found.error is not None:
             return RemoteError(found.error.code, found.error.message, found.error.data)
+
         return None
 
     async def _by_webhooks(self) -> None:
@@ -493,6 +495,7 @@ class EventSubscription:
                 if self._arrived(body, handled):
                     await handled
                 return
+
             found = _read_other(body)
             if kind == "gap":
                 self._lost_some(found.cursor)

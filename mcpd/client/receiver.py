@@ -177,6 +177,7 @@ class Receiver:
             message = _read_message(body)
         except MALFORMED:
             return _problem(400, "the body is not an event")
+
         if message.type == "verification":
             return Answer(200, {"challenge": message.challenge})
         if is_pending:

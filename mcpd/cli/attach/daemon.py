@@ -114,6 +114,7 @@ class AttachListener:
         else:
             # Another process serves the same clients since the author has named what counts.
             self._end_process()
+
         with suppress(OSError):
             os.write(READY_DESCRIPTOR, ACCEPTED)
             os.close(READY_DESCRIPTOR)
@@ -174,6 +175,7 @@ class AttachListener:
         except OSError:
             listening.close()
             raise
+
         self._socket = listening
         return True
 
@@ -341,6 +343,7 @@ class _Client:
             return
         except OSError:
             data = b""
+
         if not data:
             # The process was killed, so there may be no reader.
             self._loop.remove_reader(self._control)
@@ -351,6 +354,7 @@ class _Client:
             self._lines += data.count(b"\n")
             if self._lines > 2:
                 self.connection.abort()
+
         self._is_waiting.set()
         if self._lines != 1:
             self.stop()
@@ -397,4 +401,5 @@ async def _read_greeting(control: socket.socket, descriptors: list[int]) -> tupl
                 if len(lengths) != 2 or not all(0 <= number <= MOST_GREETING_BYTES for number in lengths):
                     raise ValueError("not a greeting")
                 data = bytearray(body)
+
     return bytes(data[: lengths[0]]), bytes(data[lengths[0] : sum(lengths)])

@@ -103,10 +103,12 @@ def _folder() -> str:
         folder = f"{runtime}/mcpd"
     else:
         folder = f"{os.environ.get('TMPDIR') or '/tmp'}/mcpd-{os.getuid()}"
+
     try:
         os.mkdir(folder, 0o700)
     except FileExistsError:
         pass
+
     status = os.lstat(folder)
     if status.st_mode != 0o040700 or status.st_uid != os.getuid():
         raise OSError(f"{folder} is not a folder of yours with mode 0700, so its sockets are not trusted")
@@ -193,6 +195,7 @@ def _connect(path: str) -> socket | None:
         if isinstance(error, (FileNotFoundError, ConnectionRefusedError)):
             return None
         raise
+
     return control
 
 
@@ -208,6 +211,7 @@ def _hand_over(control: socket, message: bytes) -> bytes:
         os.fstat(2)
     except OSError:  # closed: the next file would become stderr
         os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+
     rights = b"".join(number.to_bytes(4, sys.byteorder) for number in range(3))
 
     control.settimeout(_ANSWER_SECONDS)
@@ -221,6 +225,7 @@ def _hand_over(control: socket, message: bytes) -> bytes:
         return b""
     except TimeoutError:
         raise OSError("the daemon does not answer") from None
+
     return answer
 
 
@@ -276,6 +281,7 @@ def _spawn(path: str, log: str) -> None:
         is_ready = ours.recv(1) == ACCEPTED
     except (TimeoutError, ConnectionResetError):
         is_ready = False
+
     ours.close()
     if not is_ready:
         raise OSError(f"the daemon does not start; its messages are in {log}")

@@ -182,6 +182,7 @@ def _source_of(module: str, tool: str) -> Source:
         raise RegistrationError(
             f"tool {tool!r}: process=True needs a module that other processes can import; register it there"
         )
+
     arguments = {"name": module, "path": os.path.abspath(path), "package": spec.name if spec else "", "argv": sys.argv}
     found = _sources[module] = Source("mcpd.server.processes.loading:import_target", arguments)
     return found
@@ -252,6 +253,7 @@ class _RemoteCall:
                 self._timer.cancel()
             for task in self._asks.values():
                 task.cancel()
+
         raise ToolError(await self._why_ended(worker))
 
     def _request(self) -> RequestData:
@@ -316,6 +318,7 @@ class _RemoteCall:
         else:
             how = f"signal {-code}" if code < 0 else f"exit code {code}"
             text = f"crashed ({how})" if code else "ended its process"
+
         log.error("tool %s (request %s) %s", tool, printable(self._exchange.request_id), text)
         return f"The tool {tool} {text}"
 
@@ -333,6 +336,7 @@ class _RemoteCall:
             if isinstance(error, InputRequired):
                 self._needed.update(error.questions)
             reply.error = error_data(error)
+
         del self._asks[ask.number]
         with suppress(OSError):  # the worker has ended, and the call with it
             await worker.send(reply)

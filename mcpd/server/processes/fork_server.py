@@ -49,6 +49,7 @@ class ForkServer:
             self._refusal = Ready(has_threads=True)
         else:
             _rehearse()
+
         # The process ids of the workers by number.
         self._pids: dict[int, int] = {}
         # A signal writes to one end, which wakes `poll` at the other.
@@ -73,6 +74,7 @@ class ForkServer:
                     if descriptor == self._control.fileno():
                         self._obey()
                 self._reap()
+
         # The server has ended, and each worker has read that: it cancels its call.
         waiting.unregister(self._control)
         deadline = time.monotonic() + END_SECONDS
@@ -104,6 +106,7 @@ class ForkServer:
             logging.getLogger("mcpd").error("no process can be forked: %s", printable(error))
             self._control.sendall(RECORD.pack(ENDED, number, 1))
             return
+
         if pid == 0:
             os.setpgid(0, 0)
             signal.set_wakeup_fd(-1)
@@ -111,6 +114,7 @@ class ForkServer:
             for each in (self._control, self._woken, self._wakes):
                 each.close()
             serve(sock)
+
         with suppress(OSError):  # the worker has done this itself, or has ended
             os.setpgid(pid, pid)
         self._pids[number] = pid

@@ -63,6 +63,7 @@ class ServerLink:
                     self.calls.put(message)
                 elif (waiting := self._waiting.pop(message.number, None)) is not None:
                     waiting.set_result(message)
+
         self.has_ended = True
         self.calls.put(None)
         if self.is_running:
@@ -71,6 +72,7 @@ class ServerLink:
             else:
                 os.kill(os.getpid(), signal.SIGTERM)
             time.sleep(_LAST_SECONDS)
+
         if self.is_running:
             if HAS_GROUPS:
                 os.killpg(0, signal.SIGKILL)  # with the processes that it has started

@@ -39,6 +39,7 @@ def main() -> NoReturn:
         control = socket.socket(fileno=setup.address)
         control.set_inheritable(False)
         ForkServer(control, load(setup), must_fork=setup.start == "fork").run()
+
     sock = socket.create_connection(("127.0.0.1", setup.address))
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     sock.sendall(os.read(0, SECRET_BYTES))
@@ -69,6 +70,7 @@ def load(setup: Setup) -> str:
         return "".join(traceback.format_exception(*as_told(error))).rstrip()
     finally:
         Server.run = serving  # type: ignore[method-assign]
+
     for each in found.values():
         each.prepare()
     return ""

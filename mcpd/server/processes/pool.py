@@ -130,6 +130,7 @@ class Pool:
             raise NotStarted(*_ENDED) from None
         except OSError as error:
             raise NotStarted("no process can be started", error) from None
+
         self._workers.add(worker)
         worker.ended.add_done_callback(lambda _: self._on_ended(worker))
         return worker
@@ -142,6 +143,7 @@ class Pool:
             ready = await worker.receive()
         except (OSError, ValueError, MsgspecError):
             ready = None
+
         if not isinstance(ready, Ready):
             raise NotStarted(*_ENDED)
         if ready.pid:
@@ -221,6 +223,7 @@ async def pool_of(source: Source, start: Start) -> Pool:
         if key[1] == start and (key[0].loader, key[0].arguments) == (source.loader, source.arguments):
             del pools[key]
             other.retire()
+
     pool = pools[source, start] = Pool(source, start)
     await pool.open()
     return pool

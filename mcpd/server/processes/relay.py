@@ -165,6 +165,7 @@ class WorkerExchange(Exchange, eq=False):
 
             trace = TraceContext(**data.trace)
             call.trace = lambda: trace
+
         session.in_flight.by_id[call.id] = call
 
         fields = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in data.headers.items()]

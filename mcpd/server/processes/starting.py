@@ -154,6 +154,7 @@ class ForkServer:
             except BaseException:
                 self._control.close()
                 raise
+
         self.ended = _end_of(self.process)
         self.is_closed = False
         self._numbers = count(1)
@@ -188,6 +189,7 @@ class ForkServer:
             return
         except OSError:
             data = b""
+
         for _, number, code in RECORD.iter_unpack(data):
             self._workers.pop(number).ended.set_result(code)
         if not data:
@@ -228,6 +230,7 @@ async def spawn(source: Source) -> Worker:
         except BaseException:
             process.kill()
             raise
+
     worker = Worker(sock, process.kill)
     worker.ended = ended
     ended.add_done_callback(lambda _: process.kill())  # the processes that it has started

@@ -115,6 +115,7 @@ class Worker:
                     sys.stdout.flush()
                 exchange, self.exchange = self.exchange, None
                 link.end_call(None if exchange is None else exchange.call, done)
+
         link.is_running = False
         for lifespan in self._lifespans:
             self._run(lifespan.release(self))

@@ -51,6 +51,7 @@ def for_host(meta: Any, csp: str | tuple[str, ...] | None) -> Any:
         found["visibility"] = [each for each in seen if each in ("model", "app")]
         if found["visibility"] != seen:
             log.warning("the visibility of an app has unknown values, which are left out: %s", printable(seen))
+
     if csp is not None and isinstance(declared := found.get("csp"), dict):
         allowed = () if csp == "deny" else csp
         found["csp"] = {kind: _allowed(origins, allowed) for kind, origins in declared.items()}
@@ -102,6 +103,7 @@ def for_model(raw: Raw, has_schema: Callable[[], bool] = lambda: True) -> Raw:
         meta, content = _read(members.get("_meta", b"{}")), _read(members.get("content", b"[]"))
     except MALFORMED:
         return raw  # an error for all clients
+
     if isinstance(meta, dict) and any(map(is_view_key, meta)):
         is_all = VIEW_DATA in meta  # then the other members are for the View, too
         if is_all and not has_schema():
@@ -113,6 +115,7 @@ def for_model(raw: Raw, has_schema: Callable[[], bool] = lambda: True) -> Raw:
         }
         members.pop("_meta")
         members |= {"_meta": kept} if kept else {}
+
     if isinstance(content, list) and any(map(_is_of_view, content)):
         members["content"] = [block for block in content if not _is_of_view(block)]
     return Raw(encode(members))
@@ -200,6 +203,7 @@ class Reads:
             hints = _read_hints(raw)
         except MALFORMED:
             return
+
         if hints.cache_scope != "public" or hints.ttl_ms <= 0 or len(raw) > MOST_READ_BYTES:
             return
         self._discard(uri)

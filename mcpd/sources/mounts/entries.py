@@ -78,6 +78,7 @@ def _resources(upstream: Upstream) -> list[MountedResource]:
         own = [structs.replace(file, uri=uri_of(file.uri)) for file in files] or skill.resources
         described = structs.replace(skill, uri=uri_of(skill.uri), resources=own)
         found[skill.uri].extension_data = {SKILLS: _MountedSkill(described)}
+
     return list(found.values())
 
 
@@ -140,12 +141,14 @@ def _problem(item: Any, upstream: Upstream) -> str:
         # Without a prefix, which is part of the scheme, a relative one works as it does without mcpd.
         is_invalid = (upstream.prefix.is_used and ":" not in key) or not key.isprintable() or " " in key
         return f"{key!r} is not a URI" if is_invalid else ""
+
     if not key or len(key) > _LONGEST or not key.isprintable():
         return f"{key[:200]!r} is not a valid name"
     if isinstance(item, Tool):
         for schema in (item.input_schema, item.output_schema):
             if schema is not None and not isinstance(schema, dict) and bytes(schema)[:1] != b"{":
                 return f"{key}: its schema is not an object"
+
     return ""
 
 
@@ -297,6 +300,7 @@ class _MountedCompleting(_Mounted, Completing):
             )
         except McpdError as error:
             raise InvalidParams(str(error)) from None
+
         return _read_completion(result.raw if isinstance(result, RawResult) else encode(result)).completion
 
     def _ref(self) -> dict[str, str]:

@@ -41,6 +41,7 @@ def offer_events(server: Server, upstream: Upstream, is_mounted: bool) -> None:
         for _, kind in valid_entries(upstream, "events/list"):
             if "poll" in kind.delivery and settings.allows(kind.name):
                 found[kind.name] = replace(kind, name=upstream.prefix.name(kind.name))
+
     before, upstream.events = upstream.events, found
     for own, kind in before.items():
         if own not in found:
@@ -79,5 +80,6 @@ class _Remote:
             connection.calls -= 1
             connection.used_at = asyncio.get_running_loop().time()
             upstream.release(connection)
+
         events = [Found(decode(each.data), id=each.event_id, timestamp=each.timestamp) for each in result.events]
         return Batch(events=events, cursor=result.cursor, has_more=result.has_more, truncated=result.truncated)

@@ -100,6 +100,7 @@ def path_for(target: Target) -> str | None:
         parts = (target,)
     else:
         return None
+
     cache = os.environ.get("XDG_CACHE_HOME", "")
     cache = cache if cache.startswith("/") else os.path.expanduser("~/.cache")
     return os.path.join(cache, "mcpd", "mounts", f"{blake2b(repr(parts).encode(), digest_size=16).hexdigest()}.json")

@@ -144,6 +144,7 @@ class Mounts(Extension):
             if len(self._parts) >= _MOST_PARTS:
                 self._parts.clear()
             kept = self._parts[key] = state, part
+
         return kept[1]
 
     def admits(self, client: ClientIdentity) -> bool:
@@ -183,6 +184,7 @@ class Mounts(Extension):
             upstream.events = {}  # to be offered by this server
             if upstream.lists:
                 self._lists_changed(upstream)
+
         self._prefixes = other._prefixes
 
     def problems(self) -> list[Problem]:
@@ -250,6 +252,7 @@ class Mounts(Extension):
             raise ConfigurationError(
                 f"mount {name!r}: the name must begin with a-z and may contain a-z, 0-9 and -, at most 31 characters"
             )
+
         if name in self.by_name:
             raise ConfigurationError(f"mount {name!r} exists already: choose another name")
         prefix = name if settings.prefix is None else settings.prefix
@@ -264,6 +267,7 @@ class Mounts(Extension):
             for kind in ("tools", "resources", "prompts", "completions"):
                 self._host.catalog.offer(kind)
             upstream.remember()
+
         return upstream
 
     def _sort(self) -> None:
@@ -336,6 +340,7 @@ class Mounts(Extension):
                 return result
 
             return begin
+
         if method == "resources/read":
             return lambda exchange, params: handler(exchange, self._with_whole_uri(params))
         if method == "tools/call":

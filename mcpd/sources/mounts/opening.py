@@ -211,6 +211,7 @@ def clean_entry(raw: Raw, csp: Any = None) -> Raw:
         entry = _read(raw)
     except MALFORMED:
         return raw
+
     cleaned = _cleaned(entry)
     if isinstance(cleaned, dict) and "_meta" in cleaned:
         cleaned["_meta"] = for_host(cleaned["_meta"], csp)
@@ -230,6 +231,7 @@ def _cleaned(value: Any) -> Any:
             found[name] = [icon for icon in member if _is_safe_icon(icon)]
         else:
             found[name] = _cleaned(member)
+
     return found
 
 

@@ -187,6 +187,7 @@ class ParkedCall(Flight):
                 continue
             wake.clear()
             await wake.wait()
+
         if self.questions and not task.done():
             return None
         return task.result()
@@ -199,6 +200,7 @@ class ParkedCall(Flight):
                     waiter.set_result(Raw(b'{"action":"cancel"}'))
                 else:
                     waiter.set_exception(InternalError("The client did not answer in time"))
+
         if self.timer is not None:
             self.timer.cancel()
         if self.task is not None:
@@ -235,6 +237,7 @@ class Parking:
             )
             parked.task = asyncio.get_running_loop().create_task(relay.send_alone(method, members, parked))
             parked.task.add_done_callback(lambda task: _done(parked, task))
+
         try:
             raw = await parked.next()
         except MustVisit as needed:
@@ -245,6 +248,7 @@ class Parking:
         except Exception:
             parked.hand_over()
             raise
+
         if raw is None:
             return self._park(relay, parked)
         parked.hand_over()
@@ -271,6 +275,7 @@ class Parking:
             parked.end()
             text = f'mount "{relay.name}": too many calls wait for answers of their users; answer those first'
             raise ToolError(text)
+
         ticket = token_hex(16)
         self.calls[ticket] = parked
         if parked.asker is not None:

@@ -144,6 +144,7 @@ class _Passing:
                 members = {name: value for name, value in listed.page.items() if name != "nextCursor"}
                 entries = [raw for raw, _ in valid_entries(upstream, method)]
                 listed.raw = Raw(encode({**members, member: entries}))
+
             return RawResult(raw=listed.raw)
 
         return handle

@@ -99,10 +99,12 @@ async def forward(connection: Connection, method: str, params: Mapping[str, Any]
         if method != "tools/call":
             raise InternalError(str(error)) from None
         return failed(str(error))
+
     if has_tasks:
         raw = with_tag(raw, relay.name, exchange)
     elif method == "resources/read":
         raw = for_host_contents(raw, relay.settings.csp)
+
     if method in ("tools/call", "tasks/get") and not connection.upstream.admits_apps(exchange.client):
         raw = for_model(raw, partial(relay.has_schema, params)) if method == "tools/call" else for_model(raw)
     return shaped_result(raw, method, exchange.call, relay.version, relay.prefix)
@@ -186,6 +188,7 @@ class Relay:
             if self.settings.task and has_tasks and exchange.task is not None:
                 return await self.send_alone(method, members, TaskFlight(exchange))
             return await self._parking.run(self, method, members, exchange)
+
         return await self.send(method, members, Flight(exchange))
 
     def _members(self, params: Mapping[str, Any] | Raw, call: Call) -> dict[str, Any]:
@@ -199,12 +202,14 @@ class Relay:
                 meta = read_members(call.raw).get("_meta")
             except MALFORMED:
                 meta = None
+
         kept: dict[str, Any] = {}
         hops: Any = 0
         if meta is not None:
             given: dict[str, Any] = dict(read_members(meta))
             kept = {name: value for name, value in given.items() if name not in _STAMPED}
             hops = _read(given.get(HOPS, b"0"))
+
         if not isinstance(hops, int) or hops >= MOST_HOPS:
             raise InternalError(f"The request has passed {MOST_HOPS} mounts: they go in a circle")
         members["_meta"] = {**kept, HOPS: hops + 1}
@@ -231,6 +236,7 @@ class Relay:
                 await waiter
             finally:
                 timer.cancel()
+
         self._is_taken = True
         try:
             return await self.send(method, members, flight)
@@ -404,6 +410,7 @@ class Relay:
                 await asyncio.sleep(min(0.05 * 2**number, 2.0))
             if asked.request_state is not None:
                 members["requestState"] = asked.request_state
+
         raise ToolError(f'mount "{self.name}" asked for input {MAX_ROUNDS} times')
 
     def _continue(self, members: dict[str, Any], exchange: Exchange) -> None:
@@ -469,6 +476,7 @@ class Relay:
             needs = needs_of(method, _read(asked.params))
         except (AttributeError, *MALFORMED):
             raise InvalidParams(f"{method}: the params cannot be read") from None
+
         while True:
             flights = self._flights_of(carried)
             offering = [flight for flight in flights if is_offered(needs, flight.call.client.capabilities)]
@@ -541,6 +549,7 @@ class Relay:
         except (ProtocolError, *MALFORMED) as error:
             log.warning("mount %s: a notification about a task is left out: %s", self.name, printable(error))
             return
+
         members["_meta"] = {**_read(members.get("_meta", b"{}")), SUBSCRIPTION_ID: exchange.call.id}
         self._notify(exchange.peer, method, Raw(encode(members)), exchange.call)
 

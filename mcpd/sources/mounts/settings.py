@@ -142,6 +142,7 @@ def read_settings(name: str, given: Mapping[str, Any], kind: type[S] = MountSett
         near = get_close_matches(unknown, known, 1)
         hint = f"did you mean {near[0]}?" if near else f"known settings: {', '.join(known)}"
         raise ConfigurationError(f"mounts.{name}: unknown setting {printable(unknown)}; {hint}")
+
     try:
         return convert(dict(given), kind)
     except ValidationError as error:

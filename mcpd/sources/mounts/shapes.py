@@ -96,6 +96,7 @@ def shaped_result(raw: Raw, method: str, call: Call, version: Version, prefix: P
             raw = _reshaped(raw, method, call, version, prefix)
         except MALFORMED as error:
             raise InternalError("The mounted server sent a result that cannot be read") from error
+
     if method == "tools/call" and call.version.name == table.LEGACY[0]:
         return decode(raw, type=CallToolResult)  # this version has members that are made of others
     if method == "tools/call":
@@ -138,10 +139,12 @@ def _reshaped(raw: Raw, method: str, call: Call, version: Version, prefix: Prefi
             members.setdefault("ttlMs", 0)
             members.setdefault("cacheScope", "private")
         known = {**_read(call.session.identity), **known}
+
     if known:
         members["_meta"] = known
     elif isinstance(meta, dict):
         members.pop("_meta", None)
+
     return Raw(encode(members))
 
 
@@ -195,6 +198,7 @@ def _block(block: Any, version: Version | None, prefix: Prefix) -> Any:
         known = convert(block, kind)
     except ValidationError:
         return block
+
     shaped = version.shape(known)
     if shaped is known:
         return block
@@ -224,10 +228,12 @@ def shaped_error(error: RemoteError, method: str, uri: str, call: Call, version:
         found = ResourceNotFound(uri)
         found.message = error.message
         return found
+
     if code == UrlElicitationRequired.code:
         if call.version.has_error(UrlElicitationRequired):
             return UpstreamError(code, error.message, error.data)
         return InternalError(": ".join((error.message, *urls_in(error))))
+
     if code == _MISSING_CAPABILITY and not is_modern and method == "tools/call":
         return ToolError(error.message)  # as a tool of this server answers an older client
     if code in (_HEADER_MISMATCH, _UNSUPPORTED_VERSION) or (code == _MISSING_CAPABILITY and not is_modern):
@@ -304,6 +310,7 @@ def shaped_question(method: str, params: Raw, version: Version, other: Version) 
 
         members = {**members, "elicitationId": urandom(16).hex()}
         params = Raw(encode(members))
+
     if not _is_older(version, other):
         return params
     return version.shape(read_question(method, members, {}).params)

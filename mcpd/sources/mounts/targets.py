@@ -62,6 +62,7 @@ def wanted_by(targets: Sequence[str], command: Sequence[str] = (), others: Seque
         if named is None:
             raise ConfigurationError(f"{text} cannot be mounted; name a URL, or a file with mcpServers")
         found += servers_in(*named)
+
     if command:
         found.append(Wanted(_name_of_command(command), CommandTarget(tuple(command))))
     return _with_names(found)
@@ -145,11 +146,13 @@ def _wanted(name: str, entry: Any, found: MountSettings, where: str, folder: str
         target = read_entry(entry, variables, where)
     except ConfigurationError as error:
         return Wanted(name, None, found, problem=str(error))
+
     if isinstance(target, CommandTarget):
         cwd = os.path.join(folder, os.path.expanduser(target.cwd or ""))
         target = replace(target, cwd=os.path.normpath(cwd), name=name)
     else:
         target = replace(target, name=name)
+
     secrets = frozenset(each for each in variables.used if each)
     return Wanted(name, target, found, secrets)
 

@@ -67,6 +67,7 @@ class Api:
                     reply.close()  # keeps the connection if the response was read to its end
         except TimeoutError:
             raise ToolError(f"no complete response within {self._timeout:g} s") from None
+
         if content is None:
             raise ToolError(f"the response is larger than {self._max_bytes:,} bytes")
         return Response(reply.status, tuple(reply.headers.items()), content)
@@ -83,6 +84,7 @@ class Api:
             if kind == "never" or (kind != "global" and not self._is_named):
                 raise HttpError(f"{self.base} is at a {kind} address; if that is intended, set it as the base URL", 0)
             self._reach = (kind,) if kind == "private" or kind == "loopback" else ()
+
         loop = asyncio.get_running_loop()
         if self._pool is None or self._loop is not loop:
             # Connections belong to their event loop, and there is more than one in tests only.
@@ -90,6 +92,7 @@ class Api:
             if proxy_for(self._pool.url) is None:
                 self._pool.resolver = _ReachResolver(self._reach)
             await self._pool.open()
+
         return self._pool
 
 

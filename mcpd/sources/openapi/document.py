@@ -100,6 +100,7 @@ def read_others(content: Any, place: str, read: Callable[[str], Any]) -> dict[st
             with suppress(ConfigurationError):  # the operation that needs it reports it
                 found[there] = read(there)
                 queue.append(there)
+
     del found[place]
     return found
 

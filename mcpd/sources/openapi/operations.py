@@ -126,6 +126,7 @@ def _credentials(document: Document, table: OpenApiTable) -> dict[str, Credentia
             raise ConfigurationError(f"openapi, security: the scheme {name} is {printable(what, 60)}; use headers")
         if found[name].place == "header":
             checked({found[name].name: found[name].value}, f"openapi, security, {name}")
+
     return found
 
 
@@ -279,6 +280,7 @@ class _Reader:
             schema = holder.get("schema", {}) if is_usable else {}
         else:
             is_usable = style in styles
+
         if not is_usable or (place in ("header", "cookie") and not re.fullmatch(r"[!#$%&'*+.^_`|~\w-]+", name, re.A)):
             raise Unusable(
                 f"the parameter {printable(name, 60)} in {place!r} has an unsupported name, style or content"
@@ -319,6 +321,7 @@ class _Reader:
             form = Node(
                 {**form.content, "properties": {n: kinds[n] or each for n, each in properties.items()}}, form.resolver
             )
+
         plain = {"binary": _FILE, "text": {"type": "string"}}.get(encoding)
         schema = {**(plain or self._writer.convert(form.content, form.resolver))}
         if (text := node.text("description")) and not plain:

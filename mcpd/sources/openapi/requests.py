@@ -60,6 +60,7 @@ def request_for(
             pairs.append((each.name, each.value))
         else:
             cookies.append(f"{each.name}={quote(each.value, safe='')}")
+
     if cookies:
         headers["Cookie"] = "; ".join(cookies)
     body = None if operation.body is None else _body(operation.body, arguments, headers)
@@ -126,6 +127,7 @@ def _body(body: Body, arguments: Mapping[str, Any], headers: dict[str, str]) -> 
         data, media_type, _ = _file(body.argument, value)
         headers["Content-Type"] = media_type if "*" in body.media_type else body.media_type
         return data
+
     if not isinstance(value, dict):
         raise ToolError(f"{body.argument}: it must be an object, the members of a form")
     members = [(name, each) for name, several in value.items() for each in _members(name, several)]
@@ -170,5 +172,6 @@ def _file(argument: str, value: Any) -> tuple[bytes, str, str]:
         data = b64decode(unquote(rest), validate=True) if found[3] else unquote_to_bytes(rest)
     except (Base64Error, ValueError):
         raise ToolError(f"{argument}: the data: URI is not valid base64") from None
+
     media_type = found[1] if re.fullmatch(r"[\w.+-]+/[\w.+-]+", found[1]) else "application/octet-stream"
     return data, media_type, name or argument

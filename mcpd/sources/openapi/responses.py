@@ -47,6 +47,7 @@ def result_of(operation: Operation, response: Response) -> CallToolResult:
         # A client would refuse such a result as a whole, and the model would not see what happened.
         text = f"The request was carried out, but the response does not fit the document: {'; '.join(problems[:3])}"
         return failed(f"{answered}. {text}{_short(response, 20 * _MOST_ERROR)}")
+
     return CallToolResult(content=[_block(response) if response.body else TextContent(f"{response.status}{phrase}")])
 
 

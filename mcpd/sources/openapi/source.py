@@ -115,6 +115,7 @@ class _Files:
         except (OSError, FetchError, RuntimeError, ValueError) as error:
             why = getattr(error, "strerror", None) or error
             raise ConfigurationError(f"the OpenAPI document {where} cannot be read: {why}") from None
+
         self._left -= len(data)
         if self._left < 0:
             raise ConfigurationError(f"{where} is larger than {MAX_BYTES:,} bytes")
@@ -213,10 +214,12 @@ class _Caller:
             token = self._token(self._table.token_file)
             headers["Authorization"] = f"Bearer {token}"
             secrets = secrets | {token}
+
         try:
             response = await self._api.request(operation.method.upper(), target, headers, data)
         except McpdError as error:
             return failed(f"{operation.method.upper()} {operation.path}: {error}")
+
         body = response.body
         for secret in secrets:
             body = body.replace(secret.encode(), b"***") if len(secret) >= _LEAST_SECRET else body

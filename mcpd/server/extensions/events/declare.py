@@ -216,11 +216,13 @@ class EventKind(Entry):
             if not self.is_source and is_coroutine_function(function):
                 raise RegistrationError(f"{where}: its function runs for each subscriber; write def, not async def")
             description = description or callee.description
+
         if schemas is None:
             schema = plain(output_schema(read), "output")
             if schema.get("type") != "object":
                 raise RegistrationError(f"{where}, payload: events have JSON objects as data, not {payload!r}")
             self._schemas = self._input_schema(), schema
+
         self.described = description or None
         self.meta = meta
         self._check_on(where)

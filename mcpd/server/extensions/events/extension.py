@@ -197,6 +197,7 @@ class EventsExtension(Extension):
         except Exception as error:
             self.hub.failed(entry.event, error)
             return
+
         meta = {"event": kind.name, "event_id": entry.event.id, "time": entry.event.timestamp}
         self.hub.delivered += 1
         await connection.notify("notifications/claude/channel", ChannelParams(content=text, meta=meta))

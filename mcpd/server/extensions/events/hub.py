@@ -246,6 +246,7 @@ class Hub:
             is_here = asyncio.get_running_loop() is loop
         except RuntimeError:
             is_here = False
+
         if is_here:
             step(*args)
         else:
@@ -342,6 +343,7 @@ class Hub:
             self._pumps[name] = pump = _Pump([entry])
             pump.task = self.spawn(self._pump(name))
             return
+
         for group in groups:
             for stream in list(group):
                 stream.offer(entry)
@@ -438,6 +440,7 @@ class Hub:
             subscriber = kind.subscriber(subscription.arguments, principal, "webhook", subscription.id)
         except ProtocolError:
             return  # its arguments no longer fit, and `end_type` has said so
+
         if (known := self._known.get(subscription.id)) is not None:
             known.context, known.values = subscriber.context, subscriber.values
             return
@@ -608,6 +611,7 @@ class Hub:
             if stream in self.streams:
                 del self.streams[stream]
                 self.streams[stream] = None
+
         self._beating = loop.call_at(due, self._beat) if self.streams else None
 
     def _ask_all(self) -> None:

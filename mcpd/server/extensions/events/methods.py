@@ -212,6 +212,7 @@ def _polled(hub: Hub, subscriber: Subscriber, params: PollParams, most: int) -> 
         entries, has_more = ring.after(order)
         if entries:
             return _collected(hub, subscriber, is_truncated, most, (entries, has_more))
+
     quiet = int((hub.clock() - ring.last_at) * 1000)
     return PollResult(
         events=[],
@@ -250,6 +251,7 @@ async def _collected(
         await asyncio.sleep(0)  # a long ring whose events are mostly for others
         entries, is_more = ring.after(order)
         newest = hub.newest
+
     hub.delivered += len(events)
     return PollResult(
         events=events,
@@ -316,6 +318,7 @@ async def subscribe(events: Served, exchange: Exchange, params: SubscribeParams)
         if events.hub.webhooks is not None:  # it may have been a refresh, and what it refreshed is over too
             await events.hub.webhooks.revoke(user.id, params.name)
         raise
+
     if mode != "webhook":
         raise Unsupported("deliveryMode", mode)
     if not events.rate.take(("subscribe", user.id), _SUBSCRIBES, _BURST):

@@ -64,6 +64,7 @@ class SourceKind(EventKind):
         else:
             function: Any = self.function
             batch = await run_in_thread(lambda: function(cursor, **subscriber.values))
+
         if not isinstance(batch, Batch):
             raise TypeError(f"event {self.name!r}: its function must return a Batch, not {type(batch).__qualname__}")
         return batch
@@ -83,6 +84,7 @@ class SourceKind(EventKind):
                 raise
             fresh = await self.check(None, subscriber, most)
             batch = Batch(cursor=fresh.cursor, truncated=True)
+
         events = [] if base is None and not is_going_on else [self._event(item) for item in batch.events]
         found: list[tuple[Event, str | None]] = []
         for number, (event, own) in enumerate(events[skipped:], skipped + 1):

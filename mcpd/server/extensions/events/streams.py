@@ -68,6 +68,7 @@ class Stream:
             self.hub.closed(self)
             self._peer.subscriptions.drop(self._call)
             session.max_in_flight -= 1
+
         return ListenResult(meta=self._meta)
 
     def end(self) -> None:
@@ -144,6 +145,7 @@ class Stream:
                 is_lost = True
                 break
             kept += 1
+
         if is_lost:
             first = len(waiting) - kept
             self.order = waiting[first - 1].order if first else max(self.order, ring.lost)
@@ -159,6 +161,7 @@ class Stream:
             self.hub.failed(event, error)
             problem = InternalError(f"The event {event.id} could not be made for this subscription")
             return self._post("error", ProblemParams(error=self._error(problem), meta=self._meta))
+
         if data is None:
             return None
         self.hub.delivered += 1

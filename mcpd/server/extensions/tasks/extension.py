@@ -85,6 +85,7 @@ class TasksExtension(Extension):
             assert self.server is not None
             self._tasks = Tasks(self.limits, self._open_store, f"{namespace_of(self.server.name)}:", run_again)
             self._tasks.hosts[self.server.name] = self.server
+
         return self._tasks
 
     def _open_store(self) -> tuple[Backplane | None, bool]:
@@ -118,6 +119,7 @@ class TasksExtension(Extension):
             from .fallback import add_tools
 
             add_tools(lambda: self.tasks, self.server)
+
         if self._joined is not None:
             self._joined._offer()
 
@@ -167,6 +169,7 @@ class TasksExtension(Extension):
                     f'{where}: task_after and retry belong to a tool with task="auto" or "required"'
                 )
             return None
+
         after = options.get("task_after", 0.0 if mode == "required" else _AFTER)
         if after is not None and not (isinstance(after, (int, float)) and after >= 0):
             raise RegistrationError(f"{where}, task_after: expected a number of seconds, or None, not {after!r}")

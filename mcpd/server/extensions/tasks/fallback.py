@@ -55,6 +55,7 @@ def add_tools(get_tasks: Callable[[], Tasks], server: ExtensionHost) -> None:
             pass
         finally:
             tasks.unwatch(id, watcher)
+
         record = await find(id, ctx)
         if not record.is_final:
             said = f": {record.message}" if record.message else ""

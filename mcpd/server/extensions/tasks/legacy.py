@@ -75,6 +75,7 @@ async def result(tasks: Tasks, exchange: Exchange, params: TaskParams) -> Result
             tasks.results.pop(task_id, None)
         for asking in own.values():
             asking.cancel()
+
     return await _outcome(tasks, record)
 
 
@@ -167,6 +168,7 @@ class _Legacy(TaskForm):
             pause = peer.notify_nowait(_STATUS, legacy(record, tasks.clock()))
             if pause is not None:
                 pause.close()  # a task changes its status too seldom to wait for the client
+
         if not tasks.results.get(record.id):
             _ask_open(tasks, record, peer, run.call)
 

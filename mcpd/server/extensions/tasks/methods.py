@@ -241,6 +241,7 @@ class _Feed:
                     loop.call_later(wait, self._say_later, record.id)
                 self._later[record.id] = record
                 return
+
         self._later.pop(record.id, None)
         self._sent[record.id] = essence, record.message, loop.time()
         params = await MODERN_FORM.found(self._tasks, record)

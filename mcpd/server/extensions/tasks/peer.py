@@ -197,6 +197,7 @@ class Run(ABC):
             )  # without credentials
         else:
             self.channel = _plain_channel(origin.transport)
+
         self.outer = None
         if not stays:
             self.real = None

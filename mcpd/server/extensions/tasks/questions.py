@@ -115,6 +115,7 @@ class Questions:
             if name in asked.questions:
                 with suppress(*MALFORMED):  # it was answered on another node, but the answer was not read
                     asked.answers = {**asked.answers, name: asked.questions[name].read(raw)}
+
         asked.finish()
 
         def step(record: Record) -> bool:
@@ -215,6 +216,7 @@ class Questions:
                 _put_one(record, asked, name)
             else:
                 read[key] = ToolError(f"The client's answer to {question.method} cannot be used: {explain(error)}")
+
         return True
 
     def _deliver(self, task_id: str, read: dict[str, Any]) -> None:

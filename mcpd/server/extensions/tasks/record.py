@@ -262,6 +262,7 @@ def detailed(record: Record, outcome: Outcome | None, now: float) -> DetailedTas
         task.result = Raw(outcome.result)
     elif outcome is not None and record.status == "failed":
         task.error = outcome.error
+
     return task
 
 

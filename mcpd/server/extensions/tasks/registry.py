@@ -122,6 +122,7 @@ class Tasks:
                     self._store = MemoryStore()
                 else:
                     self._store = TaskStore(backplane, self.lease, self._namespace)
+
         return self._store
 
     async def open(self) -> None:
@@ -168,6 +169,7 @@ class Tasks:
             await store.leave()
         except BackplaneAway:
             pass
+
         if self._owns_backplane:
             await store.backplane.aclose()
 
@@ -349,6 +351,7 @@ class Tasks:
         except BaseException:
             self.spawn(store.discard(record.id))
             raise
+
         self.runs[record.id] = run
         self._kept.setdefault(run.caller, {})[record.id] = _ENDLESS
         self._schedule()
@@ -419,6 +422,7 @@ class Tasks:
                 self._charges[task_id] = charge
             else:
                 outcome = error_outcome(InternalError(OVER))
+
         inside, place = outcome, ""
         if outcome is not None and not store.is_memory:
             ttl = max(keep, (record.wish or 0.0) - now + record.created)
@@ -442,6 +446,7 @@ class Tasks:
             if task_id in self._kept.get(caller, ()):
                 self._kept[caller][task_id] = ended.created + ended.ttl
             self._log(ended, "ended")
+
         return ended
 
     def _caller_of(self, task_id: str) -> str:
@@ -575,6 +580,7 @@ class Tasks:
                 level, "task %s %s (tool %s, owner %s, %.0f ms)",
                 record.id[:8], event, record.tool, record.owner[:8] or "nobody", took,
             )  # fmt: skip
+
         host = self.hosts.get(record.server)
         if host is None or not host.observers or event not in ("created", "ended"):
             return

@@ -141,6 +141,7 @@ class TaskRun(Run):
             self._give_up(work)
             await asyncio.wait((work,))
             raise
+
         return self._direct(work) if self._seed is None else self._described()
 
     def _give_up(self, work: asyncio.Task[Any]) -> None:
@@ -253,6 +254,7 @@ class TaskRun(Run):
             if self.outer is not None or self._seed is not None:
                 self.immediate = message  # the call is not answered yet
             self.note_progress()
+
         if self.outer is None or self.has_text:
             return
         if self._timer is not None:
@@ -276,6 +278,7 @@ class TaskRun(Run):
                 self._stopped = InternalError("The store of tasks cannot be reached: try again later")
                 self.work.cancel()
             return
+
         self.record = self._seed = record
         self.node = record.node
         if self.host.lifespan is not None:
@@ -297,6 +300,7 @@ class TaskRun(Run):
             arguments = call.params.arguments
             given = b"{}" if arguments is NO_JSON else bytes(arguments)
             restart = Restart(call.version.name, given, encode(call.client.capabilities), as_json(self.exchange.kept))
+
         return Record(
             owner=tasks.owner(outer), server=self.host.name, tool=call.params.name, created=now, updated=now,
             ttl=most if wish is None else wish, wish=wish, retries=retries, restart=restart,
@@ -337,6 +341,7 @@ class TaskRun(Run):
             exchange.has_ended = True
             if exchange.pending is not None:
                 exchange.end()
+
         if (storing := self.storing()) is not None:
             await storing
         if self.record is None:
@@ -475,6 +480,7 @@ def wrapping(
             if tool.mode == "required" or fallback_after is None:
                 return handler(exchange, params)
             return TaskRun(get_tasks(), host, exchange, tool, after=fallback_after, has_text=True).answer(handler)
+
         must, wish = form.wish(exchange.call)
         must = must or (tool.mode == "required" and tool.after == 0)
         return TaskRun(get_tasks(), host, exchange, tool, after=tool.after, must=must, wish=wish).answer(handler)

@@ -131,6 +131,7 @@ class Consent:
                 raise Refused(error.category) from None
         except (DecodeError, ValidationError, UnicodeDecodeError):
             pass
+
         if hmac.compare_digest(echo.encode("utf-8", "replace"), challenge.encode()):
             return
         if not await self._fetch_listed(target):

@@ -161,6 +161,7 @@ class Deliveries:
             if was_suspended and not link.is_suspended:
                 self._revive(link)
             return link
+
         target = read_url(record.url)
         host = self._hosts.get(target.origin)
         if host is None:
@@ -220,6 +221,7 @@ class Deliveries:
             or self._bytes > limits.waiting_bytes_total
         ) and self._drop_oldest(link):
             pass
+
         if not delivery.is_over:
             self._due(delivery)
 
@@ -293,6 +295,7 @@ class Deliveries:
             link.due.insert(0, delivery)
         else:
             link.due.append(delivery)
+
         self._queue(link)
 
     def _queue(self, link: Link) -> None:
@@ -344,6 +347,7 @@ class Deliveries:
                         link.is_queued = True
                         host.links.append(link)
                     return delivery
+
         return None
 
     def _later(self, host: Host, at: float) -> None:
@@ -400,6 +404,7 @@ class Deliveries:
             category: Category | None = None if answer.is_accepted else answer.category
         except Unreached as error:
             category = error.category
+
         if not delivery.is_over:
             self._answered(delivery, answer, category)
 
@@ -413,6 +418,7 @@ class Deliveries:
                 delivery.data = encode({"type": "gap", "cursor": cursor})
                 delivery.cursor = f"msg_gap_{token_hex(12)}"
             return delivery.data, delivery.cursor
+
         if delivery.cursor == "":
             delivery.cursor = self._cursor_of(link.record.name, self.watermark(link))
         event = item.event
@@ -457,6 +463,7 @@ class Deliveries:
             if answer is not None and answer.retry_after is not None:
                 delay = max(delay, answer.retry_after)
             delivery.timer = self._loop.call_later(min(delay, left), self._due, delivery)
+
         too_many = link.attempts >= _SAMPLE and link.failures > link.attempts * _MOST_FAILING
         if (too_many or now - record.failed_since >= self.settings.failing_for) and not link.is_suspended:
             record.suspended = now
@@ -523,6 +530,7 @@ class Deliveries:
                 task.cancel()
             if late:
                 await asyncio.wait(late)
+
         for link in self.links.values():
             for delivery in link.waiting.values():
                 self._stop_timer(delivery)

@@ -120,6 +120,7 @@ class Webhooks(Following):
             seconds = _seconds(ttl)
         except ValueError as error:
             raise InvalidParams(str(error)) from None
+
         subscription = self.id_of(principal, name, arguments, url)
         lock = self._locks.setdefault(subscription, asyncio.Lock())
         async with lock:
@@ -166,6 +167,7 @@ class Webhooks(Following):
             link = self.deliveries.links[record.id]
             for position, event in missed:
                 self._offer(link, Item(event, position, position_before(position)))
+
         return self._result(record, after=record.after, truncated=is_truncated)
 
     async def _ask(self, principal: str, url: str, subscription: str, key: bytes) -> None:

@@ -154,6 +154,7 @@ class Following:
                 await self._follow()  # clients that return with a cursor find what the log has
             except BackplaneAway as error:
                 log.warning("webhooks wait for their store: %s", printable(error))
+
         self._runner = asyncio.create_task(self._run(), name="mcpd-webhooks")
 
     async def stored(self) -> None:
@@ -188,6 +189,7 @@ class Following:
                     await self.store.release(part)
             except BackplaneAway as error:
                 log.warning("the webhooks' last state is not stored: %s", printable(error))
+
         for task in self._background:
             task.cancel()
         if self._background:
@@ -422,6 +424,7 @@ class Following:
                     await self._take_over(part)
                 else:
                     self._others += len((await self.store.state(part))[0].subscriptions)
+
         # Beside the events: the functions of authors that it calls may take long.
         if self._looking is None or self._looking.done():
             self._looking = self._spawn(self._look_after())
@@ -433,6 +436,7 @@ class Following:
             found = await self.store.load(subscription)
             if found is not None:
                 self._link(*found)
+
         self._parts[part] = held
         # Written at once, so that the node before notices.
         if not await self._put(part, held, state):
@@ -467,6 +471,7 @@ class Following:
             if waiting:
                 state.waiting[subscription] = [(at, attempts) for at, attempts, _ in waiting]
                 state.start = min(state.start, waiting[0][2] or "", key=order_of)
+
         size = 0
         for part, state in states.items():
             held = dirty[part]
@@ -479,6 +484,7 @@ class Following:
                         self.deliveries.gap(self.deliveries.links[subscription])
                 held.waiting = {}
                 size += len(held.raw or b"")
+
         # Large states are written less often.
         self._save_at = self._loop.time() + _SAVE_EVERY + size / 4_000_000
 
@@ -524,6 +530,7 @@ class Following:
                 changed = self.store.opened(raw)
                 if changed is not None:
                     record = self._link(changed, raw).record
+
         if record.is_over(self.clock()):
             await self._lapse(record)
             return False

@@ -90,6 +90,7 @@ def is_below(target: Target, prefixes: Collection[str]) -> bool:
         or any(part.partition(";")[0] in (".", "..") for part in path.split("/"))
     ):
         return False
+
     return any(
         path == prefix.rstrip("/") or path.startswith(prefix if prefix.endswith("/") else f"{prefix}/")
         for prefix in prefixes
@@ -246,6 +247,7 @@ class _Connection(asyncio.Protocol):
                 self._fail("http_5xx")
                 self.close()
             return
+
         is_complete = self._read_body()
         is_too_long = self._received > self._most
         if self._wants_body and is_too_long:
@@ -321,6 +323,7 @@ class _Connection(asyncio.Protocol):
                 return False
             self._body += self._buffer[end + 2 : end + 2 + length]
             del self._buffer[: end + 2 + length + 2]
+
         return False
 
 
@@ -465,6 +468,7 @@ class Sender:
                     is_late = isinstance(error, TimeoutError)
         except TimeoutError:
             is_late = False
+
         raise Unreached("timeout" if is_late else "connection_refused")
 
     async def _open(self, target: Target, address: str) -> _Connection:

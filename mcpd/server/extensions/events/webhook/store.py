@@ -211,12 +211,14 @@ class Store:
             found = _read_subscription(raw)
         except (DecodeError, ValidationError):
             return None  # written by another version
+
         if self._seal is not None:
             context = found.id.encode()
             keys = [(self._seal.open(key, context), until) for key, until in found.secrets]
             found.secrets = tuple((key, until) for key, until in keys if key is not None)
             if not keys or keys[0][0] is None:
                 return None
+
         return found
 
     async def save(self, subscription: Subscription, old: bytes | None, now: float) -> bytes | None:
