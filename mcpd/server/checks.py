@@ -72,10 +72,10 @@ def advise(catalog: Catalog) -> Iterator[Problem]:
 
     # A server that offers a kind without entries has them later, for example from a mounted server.
     count = len(catalog.tools) + len(catalog.resources) + len(catalog.templates) + len(catalog.prompts)
-    if not count and catalog.offers.isdisjoint(("tools", "resources", "prompts")):
+    if not count and catalog.offers.isdisjoint(("tools", "resources", "prompts", "events")):
         text = (
-            "it offers nothing: no tool, resource or prompt is registered. Import the module that registers them, "
-            "or name a function that does, as file.py:main"
+            "it offers nothing: no tool, resource, prompt or event is registered. Import the module that registers "
+            "them, or name a function that does, as file.py:main"
         )
         yield warning("server", text)
 

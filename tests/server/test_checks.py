@@ -324,6 +324,17 @@ def test_an_empty_server() -> None:
     assert server.problems() == []
 
 
+def test_a_server_with_events_only() -> None:
+    server = Server("t")
+
+    @server.event("seed.sown", payload=Point, on=("x",))
+    def sown(event: Point, x: int | None = None) -> bool:
+        """A seed was sown."""
+        return True
+
+    assert server.problems() == []
+
+
 def test_counting() -> None:
     server = Server("t")
     assert summary([]) == ""
