@@ -343,7 +343,8 @@ class Client(ServerLink, ServerDetails, ToolCalls):
             found = connection.begin("server/discover", {}, None, envelope)
             settings = settings_in(await connection.answer(found, seconds))
         send = getattr(connection.channel, "send_beside", None)
-        files = FileArguments(tool, getattr(self._target, "url", ""), send, settings)
+        is_local = connection.channel.origin().transport in ("stdio", "memory")
+        files = FileArguments(tool, getattr(self._target, "url", ""), send, settings, is_local=is_local)
         params: dict[str, Any] = {"name": name, "arguments": await files.written(arguments)}
         if settings is None:
             return await self.request("tools/call", params, on_progress=on_progress, timeout=timeout)

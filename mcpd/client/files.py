@@ -78,13 +78,22 @@ def settings_in(discovered: Raw) -> Mapping[str, Any] | None:
 class FileArguments:
     """The files of one call. `send` is None if HTTP does not reach the server, `settings` without the extension.
 
-    Raises OSError for a file that cannot be read.
+    Only a server that `is_local` is told paths, and chooses some. Raises OSError for a file that cannot be read.
     """
 
-    def __init__(self, tool: Tool | None, endpoint: str, send: Send | None, settings: Mapping[str, Any] | None) -> None:
+    def __init__(
+        self,
+        tool: Tool | None,
+        endpoint: str,
+        send: Send | None,
+        settings: Mapping[str, Any] | None,
+        *,
+        is_local: bool,
+    ) -> None:
         self._names = file_parameters(tool)
         self._endpoint = endpoint
         self._send = send
+        self._is_local = is_local
         self._has_extension = settings is not None
         most = _MOST_INLINE_BYTES if settings is None else settings.get("maxInlineBytes")
         self._most = most if isinstance(most, int) else 0
@@ -120,8 +129,10 @@ class FileArguments:
             return {"id": id, "name": path.name, "mimeType": kind, "size": size, "digest": digest, **inline}
         if size <= self._most:
             return f"data:{kind};name={quote(path.name, safe='')};base64,{b64encode(data).decode()}"
-        if self._send is None:
+        if self._is_local:
             return await asyncio.to_thread(os.path.abspath, path)
+        if self._send is None:
+            raise LocalProtocolError(f"{path}: a file of more than {self._most:,} bytes needs HTTP or stdio")
         wanted = {"name": path.name, "mimeType": kind, "size": size}
         status, body = await self._send("POST", f"{self._endpoint.rstrip('/')}/files", encode(wanted))
         try:
@@ -148,10 +159,13 @@ class FileArguments:
                 raise ProtocolError(
                     f"The server asks for an upload that this call cannot make: {upload.file_id[:100]!r}"
                 )
-            if upload.url or self._send is not None:
-                await self._upload(upload.method, upload.url or upload.path, path)
-            else:
+            if upload.url:
+                await self._upload(upload.method, upload.url, path)
+            elif self._is_local:
                 await asyncio.to_thread(_copy, path, upload.path)
+            else:
+                # It could name any place in this user's folders.
+                raise ProtocolError("A server elsewhere asks to write a file on this machine, which is not done")
         return asked.request_state
 
     async def _upload(self, method: str, url: str, path: PurePath) -> None:

@@ -150,12 +150,20 @@ class ClientProcess(Struct, frozen=True):
 
 
 class Origin(Struct, frozen=True):
-    """How a request arrived: its transport, its user, and its headers as received."""
+    """How a request arrived: its transport, its user, its headers as received, and its ASGI scheme and mount point."""
 
     transport: Transport
     user: Principal = ANONYMOUS
     fields: Sequence[tuple[bytes, bytes]] = ()
     process: ClientProcess | None = None
+    scheme: str = "http"
+    root_path: str = ""
+
+    @property
+    def url(self) -> str:
+        """The URL of the mount point, as the sender named it."""
+        scheme = "https" if self.scheme in ("https", "wss") else "http"
+        return f"{scheme}://{self.headers().get('host') or 'localhost'}{self.root_path.rstrip('/')}"
 
     def headers(self) -> dict[str, str]:
         """Return the headers by lower-case name, without credentials. Repeated headers are joined by commas."""

@@ -12,7 +12,8 @@ from support.http_peer import Port, serving
 from support.wires import MODERN
 
 from mcpd import Accept, Client, File, FileSettings, Server, SyncFile
-from mcpd.errors import LocalProtocolError
+from mcpd.errors import LocalProtocolError, ProtocolError
+from mcpd.transports.websocket.server import WebSocketListener
 
 SMALL = b"small"
 LARGE = b"0123456789abcdef" * (40 << 10)
@@ -77,6 +78,25 @@ async def test_a_path_is_sent_in_a_process(files: dict[bytes, Path], data: bytes
     allowed = a_server(allow_path=[str(files[data].parent)])
     async with Client(allowed, version="2025-11-25") as client:
         assert await client.call("describe", report=files[data]) == wanted(data)
+
+
+@pytest.mark.parametrize("version", ["2025-11-25", MODERN])
+async def test_a_server_elsewhere_is_told_no_path_and_chooses_none(
+    files: dict[bytes, Path], version: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Over a WebSocket there are no uploads; the server asks for a path as if it were on this machine."""
+    monkeypatch.setattr("mcpd.server.extensions.files.arriving.OPEN_TO_MANY", ("http",))
+    monkeypatch.setattr("mcpd.client.files._copy", lambda *_: pytest.fail("a file was written"))
+    server = a_server(allow_path=[str(files[LARGE].parent)])
+    listener = WebSocketListener("127.0.0.1:0")
+    await listener.start(server.connect)
+    try:
+        async with Client(listener.url, version=version) as client:
+            assert await client.call("describe", report=files[SMALL]) == wanted(SMALL)
+            with pytest.raises((LocalProtocolError, ProtocolError), match="needs HTTP or stdio|on this machine"):
+                await client.call("describe", report=files[LARGE])
+    finally:
+        await listener.aclose()
 
 
 async def test_what_the_server_refuses_is_an_error(files: dict[bytes, Path]) -> None:

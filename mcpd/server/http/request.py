@@ -15,7 +15,7 @@ from msgspec import UNSET, Struct
 from mcpd.errors import InternalError, InvalidRequest, ProtocolError
 from mcpd.protocol.budget import OVER, SMALL, Charge, weigh
 from mcpd.protocol.jsonrpc import Id, encode, error_answer
-from mcpd.protocol.principal import ANONYMOUS, Origin, Principal
+from mcpd.protocol.principal import ANONYMOUS, Origin, Principal, Transport
 from mcpd.transports.guards import Refusal
 
 if TYPE_CHECKING:
@@ -120,7 +120,10 @@ class HttpRequest:
 
     def origin(self) -> Origin:
         """Return the origin of the request, for authors of tools."""
-        return Origin("websocket" if self.scope["type"] == "websocket" else "http", self.user, self.scope["headers"])
+        scope = self.scope
+        transport: Transport = "websocket" if scope["type"] == "websocket" else "http"
+        scheme, root_path = scope.get("scheme") or "http", scope.get("root_path") or ""
+        return Origin(transport, self.user, scope["headers"], scheme=scheme, root_path=root_path)
 
     def header(self, name: bytes) -> str | None:
         """Return a header as text, None if it is missing."""

@@ -14,6 +14,7 @@ import re
 import subprocess
 import sys
 import tempfile
+import time
 from base64 import b64encode, urlsafe_b64encode
 from collections.abc import Mapping
 from pathlib import Path
@@ -24,10 +25,12 @@ import pytest
 from msgspec import Meta
 from support.clock import until
 from support.http_peer import Answer, Peer, Port, envelope, modern, post, request, serving
-from support.wires import MODERN, each_legacy, each_version, memory_wire
+from support.wires import MODERN, each_legacy, each_version, memory_wire, stdio_wire
 
 from mcpd import Accept, Context, File, FileSettings, Principal, Refusal, RouteRequest, RouteResponse, Server, SyncFile
 from mcpd.errors import RegistrationError
+from mcpd.server.extensions.files import store
+from mcpd.server.http import HttpSettings
 
 FILES = "io.modelcontextprotocol/files"
 HOST = {"extensions": {FILES: {"upload": {}}}}
@@ -413,9 +416,42 @@ async def test_paths_below_allowed_folders_only(tmp_path: Path) -> None:
             text_of(await wire.call("describe", report=str(path)))
             for path in (
                 other / "b.pdf", allowed / "link.pdf", allowed / "folder" / "b.pdf", allowed / "pipe.pdf",
-                allowed / ".." / "other" / "b.pdf", allowed, other / "missing.pdf", "a.pdf",
+                allowed / ".." / "other" / "b.pdf", allowed, other / "missing.pdf", "a.pdf", "file://[", "~\0/a", "/\0",
             )
         }  # fmt: skip
+        assert len(refusals) == 1, refusals
+
+
+@pytest.mark.parametrize("version", ["2025-11-25", MODERN])
+async def test_paths_below_the_roots_of_the_client_only(tmp_path: Path, version: str) -> None:
+    """FIL-08: asked for in the way of each version, and only if no folder of the server has the path."""
+    root, other = tmp_path / "root", tmp_path / "other"
+    root.mkdir()
+    other.mkdir()
+    (root / "a b.pdf").write_bytes(DATA)
+    (other / "b.pdf").write_bytes(DATA)
+    os.symlink(other / "b.pdf", root / "link.pdf")
+    roots = {"roots": [{"uri": uri} for uri in ("file://[", "file://elsewhere/", "file:///%00", root.as_uri())]}
+
+    async with stdio_wire(a_server(), version, capabilities={"roots": {}}) as wire:
+        wire.capabilities = {"roots": {}}
+
+        async def describe(path: Path) -> Any:
+            params = {"name": "describe", "arguments": {"report": str(path)}}
+            asked = wire.ask("tools/call", params)
+            if version == MODERN:
+                first = (await wire.answer(asked))["result"]
+                ((key, question),) = first["inputRequests"].items()
+                assert question["method"] == "roots/list"
+                state = {key: first[key] for key in ("requestState",) if key in first}
+                return await wire.result("tools/call", {**params, **state, "inputResponses": {key: roots}})
+            question = await wire.receive()
+            assert question["method"] == "roots/list"
+            wire.send({"jsonrpc": "2.0", "id": question["id"], "result": roots})
+            return (await wire.answer(asked))["result"]
+
+        assert json.loads((await describe(root / "a b.pdf"))["content"][0]["text"])["digest"] == digest()
+        refusals = {text_of(await describe(path)) for path in (other / "b.pdf", root / "link.pdf", root / "none.pdf")}
         assert len(refusals) == 1, refusals
 
 
@@ -444,8 +480,10 @@ async def test_names_are_text_only(tmp_path: Path, name: str, shown: str) -> Non
 
 
 @pytest.mark.parametrize(
-    "url", ["http://127.0.0.1:1/a.pdf", "https://127.0.0.1/a.pdf", "https://169.254.169.254/", "file:///etc/passwd"]
-)
+    "url",
+    ["http://127.0.0.1:1/a.pdf", "https://127.0.0.1/a.pdf", "https://169.254.169.254/", "file:///etc/passwd",
+     "https://["],
+)  # fmt: skip
 async def test_private_addresses_are_not_fetched(url: str) -> None:
     """FIL-10."""
     async with memory_wire(a_server(), MODERN) as wire:
@@ -497,7 +535,7 @@ async def test_ten_thousand_tickets_keep_nothing(tmp_path: Path) -> None:
         assert set(answers) == {413}
         answers = [(await put(port, url, b"x")).status for url in urls[40:80]]
         assert set(answers) == {201, 429}
-        assert len(list(tmp_path.rglob("*.once"))) <= 2 * 16 + 8 + 40
+        assert len(list(tmp_path.rglob("*.once"))) == 2  # those that were refused leave nothing
 
 
 async def test_uploads_at_once_stay_within_the_limit_together(tmp_path: Path) -> None:
@@ -661,6 +699,69 @@ async def test_small_results_are_embedded_and_large_ones_are_links(tmp_path: Pat
             assert ("result" in message) is is_there, message
 
 
+async def test_a_link_of_a_returned_file_expires(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """FIL-13: until then it is read again and again; after it, it is unknown, and the next upload removes the file."""
+    now = time.time()
+    monkeypatch.setattr(store.time, "time", lambda: now)
+    async with serving(a_server(tmp_path, limits=FileSettings(max_inline_bytes=10))) as port:
+        (link,) = (await call(port, "make", {"size": 11}))["content"]
+        for ahead, is_there in ((0, True), (599, True), (602, False)):
+            monkeypatch.setattr(store.time, "time", lambda ahead=ahead: now + ahead)
+            (message,) = (await port.ask(modern("resources/read", {"uri": link["uri"]}))).messages
+            assert ("result" in message) is is_there, message
+        assert message["error"]["code"] == -32602
+        assert left_in(tmp_path)
+        await ask_upload(port)
+        assert left_in(tmp_path) == []
+
+
+async def test_a_folder_with_other_files_keeps_them(tmp_path: Path) -> None:
+    """Only what has the name of an upload is counted, expires, and is removed when a server begins or ends."""
+    other, upload = tmp_path / "file-of-mine.txt", tmp_path / f"file-{'0' * 32}.{'1' * 32}"
+    for path in (other, upload):
+        path.write_text("x")
+        os.utime(path, (1, 1))
+    async with serving(a_server(tmp_path)) as port:
+        await ask_upload(port)
+        assert not upload.exists()
+    assert other.read_text() == "x"
+
+
+@pytest.mark.parametrize("public_url", ["", "https://example.com/files/mcp"])
+async def test_urls_of_uploads_lead_through_a_mount_and_a_proxy(tmp_path: Path, public_url: str) -> None:
+    """Both ways to ask for one give the URL that the client can reach."""
+    app = a_server(tmp_path).asgi_app(settings=HttpSettings(public_url=public_url))
+    await app.start()
+
+    async def ask(path: str, body: Mapping[str, Any], **headers: str) -> dict[str, Any]:
+        raw = [
+            (b"host", b"localhost"),
+            (b"content-type", b"application/json"),
+            (b"accept", b"application/json, text/event-stream"),
+        ]
+        raw += [(name.replace("_", "-").encode(), value.encode()) for name, value in headers.items()]
+        scope = {"type": "http", "method": "POST", "scheme": "https", "root_path": "/api", "path": path, "headers": raw}
+        sent: list[Any] = []
+
+        async def receive() -> Any:
+            return {"type": "http.request", "body": json.dumps(body).encode()}
+
+        async def send(message: Any) -> None:
+            sent.append(message)
+
+        await app(scope, receive, send)
+        return dict(json.loads(b"".join(message.get("body", b"") for message in sent)))
+
+    wanted = f"{public_url or 'https://localhost/api/mcp'}/files/"
+    assert (await ask("/api/mcp/files", {"size": 1}))["url"].startswith(wanted)
+    params = {"name": "describe", "arguments": {"report": host_file()}, "_meta": envelope(HOST)}
+    message = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
+    asked = await ask("/api/mcp", message, mcp_protocol_version=MODERN, mcp_method="tools/call", mcp_name="describe")
+    assert "result" in asked, asked
+    assert asked["result"]["uploads"][0]["url"].startswith(wanted)
+    await app.aclose(0)
+
+
 # ---------------------------------------------------------------- the commands
 
 
@@ -671,6 +772,16 @@ async def test_the_command_sends_a_file(child: Any, tmp_path: Path, data: bytes)
     command = child.mcpd("call", "server.py", "size", "report=@a.bin")
     done = await asyncio.to_thread(subprocess.run, command, cwd=tmp_path, env=child.env, capture_output=True, text=True)
     assert (done.stdout.strip(), done.returncode) == (str(len(data)), 0), done.stderr
+
+
+def test_a_folder_that_cannot_be_made_is_an_error_in_a_line(child: Any, tmp_path: Path) -> None:
+    (tmp_path / "server.py").write_text(SERVED, encoding="utf-8")
+    command = child.mcpd("serve", "--stdio", "--files", "server.py/files", "server.py")
+    done = subprocess.run(
+        command, cwd=tmp_path, env=child.env, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False
+    )
+    assert (done.returncode, done.stderr.count("\n")) == (1, 1), done.stderr
+    assert "choose a folder with --files" in done.stderr
 
 
 def test_a_text_of_base64_is_a_warning() -> None:

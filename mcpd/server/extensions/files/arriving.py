@@ -179,7 +179,8 @@ class Arrival:
         if not isinstance(url, str):
             raise ToolError(f"{where}: download_url is not a URL.")
         most = min(self._settings.max_bytes, accept.max_bytes or self._settings.max_bytes)
-        name = safe_name(value.get("file_name") or value.get("name") or unquote(urlsplit(url).path.rsplit("/", 1)[-1]))
+        last = unquote(url.partition("?")[0].rpartition("/")[2])
+        name = safe_name(value.get("file_name") or value.get("name") or last)
         mime_type = mime_type_of(name, value.get("mime_type"))
         ticket = self._ticket(new_id(), name, mime_type, most, "")
         async with await self._store.begin(ticket, is_exact=False) as incoming:
@@ -266,7 +267,7 @@ class Arrival:
                 continue
             mime_type = mime_type_of(name, file.mime_type)
             ticket = self._ticket(id, name, mime_type, file.size, file.sha256)
-            url = extension.url_of(ticket, exchange.origin.headers())
+            url = extension.url_of(ticket, exchange.origin.url)
             uploads.append(wire.Upload(file_id=file.id, url=url, credentials="include"))
 
         kept[_KEPT] = ids
@@ -306,10 +307,14 @@ def read_items(value: Any, parameter: Parameter) -> list[Any]:
 
 
 def _path_of(text: str) -> str:
-    parts = urlsplit(text) if text[:5].lower() == "file:" else None
-    if parts is None:
-        return os.path.expanduser(text) if text.startswith("~") else text
-    return url2pathname(parts.path) if parts.netloc in ("", "localhost") else ""
+    # Return the path in a text or file: URL; "" if it names none on this machine.
+    try:
+        if text[:5].lower() == "file:":
+            parts = urlsplit(text)
+            text = url2pathname(parts.path) if parts.netloc in ("", "localhost") else ""
+        return "" if "\0" in text else os.path.expanduser(text)
+    except ValueError:
+        return ""
 
 
 def _real(path: str) -> str:
@@ -318,7 +323,7 @@ def _real(path: str) -> str:
 
 def _open_below(path: str, folders: Sequence[str]) -> IO[bytes] | None:
     # Open a file below one of the folders, after all links; None if there is none.
-    if not os.path.isabs(path) or "\0" in path:
+    if not os.path.isabs(path):
         return None
     real = _real(path)
     if not any(_is_below(real, folder) for folder in folders):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import threading
 import time
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -17,7 +18,14 @@ from urllib.parse import quote
 
 from msgspec import Struct, convert, to_builtins
 
-from mcpd.errors import InvalidParams, InvalidRequest, RegistrationError, ResourceNotFound, ToolError
+from mcpd.errors import (
+    ConfigurationError,
+    InvalidParams,
+    InvalidRequest,
+    RegistrationError,
+    ResourceNotFound,
+    ToolError,
+)
 from mcpd.protocol.envelope import ClientIdentity, result_meta
 from mcpd.protocol.jsonrpc import MALFORMED
 from mcpd.protocol.types.features import BlobResourceContents, EmbeddedResource, ResourceLink
@@ -71,6 +79,7 @@ class FilesExtension(Extension):
         self._namespace = ""
         self._joined: FilesExtension | None = None
         self._store: FileStore | None = None
+        self._opening = threading.Lock()
         self._sweeping: asyncio.Task[None] | None = None
         self._endpoint = self._base = ""
         self.configure({"files": files, "allow_path": allow_path})
@@ -85,9 +94,15 @@ class FilesExtension(Extension):
     def store(self) -> FileStore:
         """The files of all servers that are served together."""
         home = self._home
-        if home._store is None:
-            home._store = FileStore(home.limits, home.files, home._namespace)
-        return home._store
+        with home._opening:  # the first requests to an ASGI application come while it starts
+            if home._store is None:
+                try:
+                    home._store = FileStore(home.limits, home.files, home._namespace)
+                except OSError as error:
+                    place = f"--files {home.files}" if home.files else "the folder for temporary files"
+                    text = f"{place}: {error.strerror or error}; choose a folder with --files"
+                    raise ConfigurationError(text) from None
+            return home._store
 
     @property
     def allowed(self) -> Sequence[str]:
@@ -113,10 +128,10 @@ class FilesExtension(Extension):
             id=id, owner=owner, name=name, mime_type=mime_type, size=size, digest=digest, tool=tool, expires=expires
         )
 
-    def url_of(self, ticket: Ticket, headers: Mapping[str, str]) -> str:
-        """Return the URL for the bytes of a ticket: below the public URL, or below the host of the request."""
+    def url_of(self, ticket: Ticket, mount: str) -> str:
+        """Return the URL for the bytes of a ticket: below the public URL, or below `mount`, where the request came."""
         home = self._home
-        base = home._base or f"http://{headers.get('host') or 'localhost'}{home._endpoint}"
+        base = home._base.rstrip("/") or f"{mount}{home._endpoint}"
         return f"{base}/files/{_sealed(self.host.state_codec(), ticket)}"
 
     def way_for(self, *, is_local: bool | None) -> str:
@@ -174,9 +189,8 @@ class FilesExtension(Extension):
             return Refusal(refused.status, f"{refused}\n")
         mime_type = mime_type_of(name, wanted.mime_type)
         ticket = self.ticket(new_id(), owner, name, mime_type, wanted.size, wanted.digest, "")
-        base = f"{request.scheme}://{request.headers.get('host') or 'localhost'}{request.root_path.rstrip('/')}"
-        sealed = _sealed(self.host.state_codec(), ticket)
-        return RouteResponse({"id": ticket.id, "url": f"{base}{self._endpoint}/files/{sealed}"}, status=201)
+        mount = f"{request.scheme}://{request.headers.get('host') or 'localhost'}{request.root_path.rstrip('/')}"
+        return RouteResponse({"id": ticket.id, "url": self.url_of(ticket, mount)}, status=201)
 
     async def _put(self, request: RouteRequest) -> RouteResponse | Refusal:
         # Store the bytes of a ticket. Another caller's ticket is answered like a forged one (FIL-05, FIL-07).
@@ -251,6 +265,7 @@ class FilesExtension(Extension):
         """Remove what earlier processes have left, and from now on what expires."""
         if self._joined is None and self._sweeping is None:
             await asyncio.to_thread(lambda: self.store)
+        if self._joined is None and self._sweeping is None:
             self._sweeping = asyncio.create_task(self._sweep(), name="mcpd-files")
 
     async def _sweep(self) -> None:

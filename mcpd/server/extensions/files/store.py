@@ -174,7 +174,7 @@ class RemoteShelf:
     def sizes(self) -> Iterator[tuple[str, int]]:
         for found in self._store.ls(self._base, detail=True):
             name = found["name"].rpartition("/")[2]
-            if name.startswith("file-"):
+            if is_id(name[:37]):
                 yield name, found.get("size") or 0
 
     def written(self, name: str) -> float:
@@ -336,8 +336,7 @@ class FileStore:
 
     def open_part(self, ticket: Ticket) -> IO[bytes]:
         """Use up a ticket, and make room for its file. Raises Refused."""
-        if ticket.size > self.settings.max_bytes:
-            self.admit(ticket.owner, ticket.size)
+        self.admit(ticket.owner, ticket.size)  # before it leaves any mark on the disk
         if not self._shelf.create(f"{ticket.place}.once"):
             raise Refused("This upload was used already; ask for another one.", 409)
         descriptor = os.open(self.path(ticket.place, ".part"), os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
@@ -354,7 +353,6 @@ class FileStore:
 
     def keep(self, ticket: Ticket, content: Content) -> None:
         """Copy a file that a tool returned. Raises Refused, OSError."""
-        self.admit(ticket.owner, ticket.size)
         file = self.open_part(ticket)
         try:
             with file, content.open() as source:
@@ -526,7 +524,7 @@ def _host() -> str:
 def _sizes_in(folder: str) -> Iterator[tuple[str, int]]:
     with suppress(FileNotFoundError), os.scandir(folder) as found:
         for entry in found:
-            if entry.name.startswith("file-"):
+            if is_id(entry.name[:37]):  # a folder that an operator chose may have other files
                 with suppress(OSError):
                     yield entry.name, entry.stat(follow_symlinks=False).st_size
 
