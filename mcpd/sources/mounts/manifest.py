@@ -90,8 +90,11 @@ class Manifest(Struct, kw_only=True):
     lists: dict[str, ListManifest]
 
 
-def path_for(target: Target) -> str | None:
-    """Return the path of the file of a server; None for a server that is not started and not at a URL."""
+def path_for(target: Target, protocol: str = "auto") -> str | None:
+    """Return the path of the file of a server; None for a server that is not started and not at a URL.
+
+    A server has one file for each `protocol` in which it is mounted, because its lists and its sessions depend on that.
+    """
     if isinstance(target, CommandTarget):
         parts: tuple[object, ...] = (target.command, sorted(target.env or ()), target.cwd)
     elif isinstance(target, UrlTarget):
@@ -101,14 +104,16 @@ def path_for(target: Target) -> str | None:
     else:
         return None
 
+    if protocol != "auto":
+        parts = (*parts, protocol)
     cache = os.environ.get("XDG_CACHE_HOME", "")
     cache = cache if cache.startswith("/") else os.path.expanduser("~/.cache")
     return os.path.join(cache, "mcpd", "mounts", f"{blake2b(repr(parts).encode(), digest_size=16).hexdigest()}.json")
 
 
-def load(target: Target) -> Manifest | None:
+def load(target: Target, protocol: str = "auto") -> Manifest | None:
     """Return the manifest of a server; None without a file that can be read."""
-    path = path_for(target)
+    path = path_for(target, protocol)
     if path is None:
         return None
     try:
@@ -119,9 +124,9 @@ def load(target: Target) -> Manifest | None:
     return found if found.format == _FORMAT else None
 
 
-def save(target: Target, manifest: Manifest) -> None:
+def save(target: Target, manifest: Manifest, protocol: str = "auto") -> None:
     """Write the file of a server, for the next start. A failure is only logged."""
-    path = path_for(target)
+    path = path_for(target, protocol)
     if path is None:
         return
 

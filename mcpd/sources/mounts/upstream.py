@@ -191,7 +191,7 @@ class Upstream:
 
     def remember(self) -> None:
         """Take the lists from the manifest of an earlier start, if there is one."""
-        found = manifest.load(self.target)
+        found = manifest.load(self.target, self.settings.protocol)
         if found is None:
             return
         self.about = About(found.has_sessions, found.capabilities, found.info, found.instructions)
@@ -234,7 +234,7 @@ class Upstream:
             has_sessions=about.has_sessions, capabilities=about.capabilities, info=about.info,
             instructions=about.instructions, lists=lists,
         )  # fmt: skip
-        manifest.save(self.target, found)
+        manifest.save(self.target, found, self.settings.protocol)
 
     @property
     def status(self) -> MountStatus:

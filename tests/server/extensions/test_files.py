@@ -380,6 +380,7 @@ async def test_a_broken_upload_leaves_nothing(tmp_path: Path) -> None:
         peer.writer.write_eof()
         await peer.rest()
         await until(lambda: left_in(tmp_path) == [])
+        await until(lambda: not any("Incoming.close" in repr(task) for task in asyncio.all_tasks()))
 
 
 # ---------------------------------------------------------------- data URIs and paths

@@ -610,7 +610,7 @@ async def test_a_refresh_at_another_node_counts_before_it_was_read(
 async def test_another_node_takes_over_after_the_lease(kind: str, request: pytest.FixtureRequest) -> None:
     """EVT-044, EVT-074: what was acknowledged and written is not sent again; nothing is lost."""
     async with staged(kind, request) as stage:
-        one, receiver = stage.node(lease=0.5), stage.receiver
+        one, receiver = stage.node(lease=5.0), stage.receiver
         grant = await one.subscribe()
         receiver.answer = lambda asked: reply(500) if asked.id == "E2" else None
         one.emit(event(1), event(2), event(3))
