@@ -163,10 +163,10 @@ _ESCAPED: Final = str.maketrans({char: f"%{ord(char):02X}" for char in ' "<>'})
 
 
 def check_link(url: str) -> str:
-    # Only http and https with a plain host are allowed: `javascript:` would run in the page of the host, a user name
-    # imitates another host, and characters that a browser removes or reorders (tabs, backslashes, bidirectional marks)
-    # hide the target from the user, as do escapes and look-alikes of a dot in the host. Characters of the path that a
-    # browser would escape are escaped in the returned link.
+    # Only http and https with a plain host are allowed. `javascript:` would run in the page of the host, and a user
+    # name imitates another host. Characters that a browser removes or reorders (tabs, backslashes, bidirectional marks)
+    # hide the target from the user. Escapes and look-alikes of a dot in the host do so, too. Characters of the path
+    # that a browser would escape are escaped in the returned link.
     if len(url) > MAX_LINK_CHARS:
         raise Denied(f"Invalid URL: longer than {MAX_LINK_CHARS} characters")
     if any(char == "\\" or category(char) in ("Cc", "Cf") for char in url):

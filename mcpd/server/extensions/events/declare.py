@@ -226,7 +226,6 @@ class EventKind(Entry):
         self.described = description or None
         self.meta = meta
         self._check_on(where)
-        self._generic: dict[ActiveExtensions, EventType] = {}
 
     def _input_schema(self) -> dict[str, Any]:
         return {"type": "object", "properties": {}} if self.callee is None else self.callee.input_schema

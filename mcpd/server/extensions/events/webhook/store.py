@@ -287,18 +287,14 @@ class Store:
         await self.append([_encode((ENDED, [name, dict(error)]))])
 
     async def listen(self, receive: Callable[[], object]) -> None:
-        """Call `receive` when the log may have grown. With a file that processes share, look at `grew` instead."""
+        """Call `receive` when the log may have grown. Writers of a shared file tell nobody (`is_silent`)."""
         self.backplane.on_gap(receive)
         await self.backplane.subscribe(self._channel, lambda _: receive())
 
     @property
     def is_silent(self) -> bool:
-        """Whether other processes may write without a message; then `grew` says when to look."""
+        """Whether other processes may write without a message, so that the log must be read again and again."""
         return hasattr(self.backplane, "was_changed")
-
-    async def grew(self) -> bool:
-        """Return whether another process may have written since the last call."""
-        return await self.backplane.was_changed()  # type: ignore[attr-defined, no-any-return]
 
     async def epoch(self) -> str:
         """Return what all nodes mark their cursors with, as long as the log exists."""
