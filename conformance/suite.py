@@ -117,19 +117,20 @@ def mounted(how: str) -> Iterator[str]:
     """The fixture server behind a bridge over HTTP: its stdio, its URL, or its stdio in the legacy era only."""
     fixture = [str(HERE / "everything_with_extensions.py")]
     command = [sys.executable, "-m", "mcpd", "serve", "--stdio", "--log-level", "error", *fixture]
-    if how == "url":
-        with everything() as url, serving([url]) as bridge:
-            yield bridge
-    elif how == "stdio":
-        with serving(["--", *command]) as bridge:
-            yield bridge
-    else:
-        with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder:
+        environment = {**os.environ, "XDG_CACHE_HOME": folder}  # nothing is known of the server from an earlier start
+        if how == "url":
+            with everything() as url, serving([url], environment=environment) as bridge:
+                yield bridge
+        elif how == "stdio":
+            with serving(["--", *command], environment=environment) as bridge:
+                yield bridge
+        else:
             front = Path(folder) / "front.py"
             lines = ("from mcpd import Server", 'server = Server("front")')
             mount = f'server.mount("up", {command!r}, prefix="", protocol="legacy", inherit_env=True)'
             front.write_text("\n".join((*lines, mount)), encoding="utf-8")
-            with serving([str(front)]) as bridge:
+            with serving([str(front)], environment=environment) as bridge:
                 yield bridge
 
 

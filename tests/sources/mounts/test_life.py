@@ -186,6 +186,17 @@ async def test_a_warm_start_needs_no_server(peers: Peers, tmp_path: Path) -> Non
     assert kept.stat().st_mode & 0o777 == 0o600
 
 
+async def test_a_protocol_leaves_nothing_to_mounts_that_speak_another(peers: Peers, tmp_path: Path) -> None:
+    """MNT-27: a server has other lists, and perhaps no sessions, in another protocol."""
+    for starts, options in ((1, {"protocol": "legacy"}), (2, {}), (2, {"protocol": "legacy"}), (2, {})):
+        server = Server("front")
+        server.mount("up", peers.command("good"), **options)  # type: ignore[arg-type]
+        async with clients(server) as [wire]:
+            assert await names(wire) == ["up_count", "up_once", "up_safe"]
+        assert peers.said("good")["start"] == starts
+    assert len(list((tmp_path / "cache" / "mcpd" / "mounts").iterdir())) == 2
+
+
 async def test_a_change_is_told_once_and_only_if_the_list_differs(peers: Peers) -> None:
     """MNT-28: a notification without a change is not passed on."""
     server = Server("front")
